@@ -2,17 +2,19 @@
 //! place and a message.
 #![no_main]
 
-use docs_module::request::{self, Fault, Given};
+use docs_module::limit::Limit;
+use docs_module::request::{self, Given, Refused};
 use libfuzzer_sys::fuzz_target;
 use serde_json::value::RawValue;
 use time::macros::date;
 
-const GIVEN: Given<'static> = Given { today: date!(2025 - 11 - 30), number: "20251130-AAAAAAAA", original_number: "" };
+const GIVEN: Given<'static> = Given { number: "20251130-AAAAAAAA", ..Given::on(date!(2025 - 11 - 30)) };
 
-fn checked<T>(read: Result<T, Vec<Fault>>) -> Option<T> {
-    match read {
+fn checked<T>(read: Result<T, impl Into<Refused>>) -> Option<T> {
+    match read.map_err(Into::into) {
         Ok(value) => Some(value),
-        Err(faults) => {
+        Err(Refused::Stopped) => panic!("nothing stops this work"),
+        Err(Refused::Faults(faults)) => {
             assert!(!faults.is_empty() && faults.len() <= 1_000);
             assert!(faults.iter().all(|fault| !fault.loc.is_empty() && !fault.msg.is_empty()));
             None
@@ -33,16 +35,16 @@ fuzz_target!(|bytes: &[u8]| {
             let _ = checked(order.etax());
         }
     }
-    if let Some(text) = checked(request::reconciled(bytes)) {
+    if let Some(text) = checked(request::reconciled(bytes, Limit::NONE)) {
         // records are repeated as written, even with numbers that no `Value` can hold
         assert!(serde_json::from_str::<Box<RawValue>>(&text).is_ok());
     }
-    if let Some(order) = checked(request::verification(bytes)) {
-        assert_eq!(order.checked(GIVEN.today).len(), order.numbers.len());
+    if let Some(order) = checked(request::verification(bytes, Limit::NONE)) {
+        assert_eq!(order.checked(GIVEN.today, Limit::NONE).unwrap().len(), order.numbers.len());
     }
-    if let Some(order) = checked(request::watch(bytes)) {
-        let found = order.found(GIVEN.today);
-        assert_eq!(found.alerts.len() + found.ok.len() + found.not_found.len(), order.numbers.len());
+    if let Some(order) = checked(request::watch(bytes, Limit::NONE)) {
+        let found = order.found(GIVEN.today, Limit::NONE).unwrap();
+        assert_eq!(found.all().count(), order.numbers.len());
     }
     checked(request::key_order(bytes));
     assert!(checked(request::cap(bytes)).is_none_or(|cap| cap >= 0));

@@ -1,6 +1,7 @@
 //! Any bytes as published registrations, in JSON and in lines.
 #![no_main]
 
+use docs_module::limit::Limit;
 use docs_module::registration::{Snapshot, check, monitor};
 use libfuzzer_sys::fuzz_target;
 use time::macros::date;
@@ -9,10 +10,10 @@ fuzz_target!(|bytes: &[u8]| {
     let as_of = date!(2025 - 11 - 30);
     let text = String::from_utf8_lossy(bytes);
     check(&text, None, as_of);
-    let snapshots = [serde_json::from_slice::<Snapshot>(bytes).ok(), Snapshot::from_csv(bytes).ok()];
+    let snapshots = [Snapshot::from_json(&text, Limit::NONE).ok(), Snapshot::from_csv(bytes).ok()];
     for snapshot in snapshots.into_iter().flatten() {
         let watch: Vec<&str> = text.split('"').collect();
-        let found = monitor(&watch, &snapshot, as_of);
-        assert_eq!(found.alerts.len() + found.ok.len() + found.not_found.len(), watch.len());
+        let found = monitor(&watch, Some(&snapshot), as_of, Limit::NONE).unwrap();
+        assert_eq!(found.all().count(), watch.len());
     }
 });

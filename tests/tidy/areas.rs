@@ -5,7 +5,7 @@ mod rungs;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The rungs of a crate's files. A file's name is its path from the crate's root, such as `compute::engine` or `lib`.
+/// The rungs of a crate's files. A file's name is its path from the crate's root, such as `work::bits` or `lib`.
 struct Crate {
     /// The folder of the crate's sources, from the project's root.
     folder: &'static str,

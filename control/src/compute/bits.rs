@@ -8,8 +8,8 @@ mod workbench;
 
 use std::time::Duration;
 
-use crate::compute::engine::{GATES_MAX, PORT_BITS_MAX, memory_bytes};
 use crate::parsers::{megabytes, megabytes_or_auto, number, seconds};
+use crate::work::{GATES_MAX, PORT_BITS_MAX, memory_bytes};
 
 /// Settings of gate sessions.
 #[derive(Clone, Debug, clap::Args)]

@@ -9,8 +9,8 @@ mod held {
     use client::ckks::{self, container};
     use zeroize::Zeroizing;
 
-    use crate::compute::engine::numbers::Params;
-    use crate::compute::engine::{EvaluationKey, Lwe, Preset};
+    use crate::work::numbers::Params;
+    use crate::work::{EvaluationKey, Lwe, Preset};
 
     /// A secret key for encrypted numbers (CKKS), held while its public and evaluation keys are made.
     pub struct HeldNumbersKey {
@@ -83,8 +83,8 @@ mod held {
 mod held {
     use zeroize::Zeroizing;
 
-    use crate::compute::engine::numbers::Params;
-    use crate::compute::engine::{EvaluationKey, Lwe, Preset};
+    use crate::work::numbers::Params;
+    use crate::work::{EvaluationKey, Lwe, Preset};
 
     /// In this build the type has no values.
     pub enum HeldNumbersKey {}

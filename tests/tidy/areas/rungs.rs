@@ -23,11 +23,11 @@ pub const CONTROL: Crate = Crate {
             "telemetry",
             "tls",
         ],
-        // the areas; `compute::engine` is below `billing`, because `billing` has the prices of the engine's operations
+        // the areas; `work` is below `billing`, because `billing` has the prices of the engine's operations
         &["web"],
         &["events"],
         &["access"],
-        &["compute::engine"],
+        &["work"],
         &["billing"],
         &["compute"],
         &["office"],
@@ -39,7 +39,7 @@ pub const CONTROL: Crate = Crate {
         &["cli"],
     ],
     // states of areas, the interface to the engine, and the interface to payment providers
-    shared: &["billing::payments", "compute", "compute::bits", "compute::engine", "web"],
+    shared: &["billing::payments", "compute", "compute::bits", "web", "work"],
 };
 
 pub const KERNELS: Crate = Crate {
@@ -184,6 +184,7 @@ pub const API: Crate = Crate {
 pub const DOCS_MODULE: Crate = Crate {
     folder: "docs-module/src",
     rungs: &[
+        &["honorific", "limit"],
         &["audit", "calendar", "csv", "personal_number", "reconcile", "rounding"],
         &["drawing", "registration", "tax"],
         &["document"],

@@ -33,7 +33,6 @@ use crate::caller::Caller;
 use crate::clock::Timestamp;
 use crate::compute::Compute;
 use crate::compute::bits::workbench::{Output, Room, VALUES_BYTES_MAX, no_room, unknown_handle};
-use crate::compute::engine::{self, OpenKey};
 use crate::web::body::{Json, JsonBody, base64_ceiling};
 use crate::web::edge::Deadline;
 use crate::web::error::ApiError;
@@ -43,6 +42,7 @@ use crate::web::openapi::BODY;
 use crate::web::pagination::{PageQuery, Position};
 use crate::web::path::PathParts;
 use crate::web::prefer::client_does_not_wait;
+use crate::work::{self, OpenKey};
 use kept::CircuitText;
 use prepare::RunRequest;
 use recorded_run::{REMEMBERED, RecordedRun};
@@ -304,7 +304,7 @@ pub async fn read_handle(
                 vec![value.bits.clone().into_words()],
             )
         } else {
-            let ciphertexts_b64 = Some(engine::write_value(&key, &value.bits, value.form));
+            let ciphertexts_b64 = Some(work::write_value(&key, &value.bits, value.form));
             octets::write_json(&KeptValue { handle, bits, ciphertexts_b64 })
         }
     });
@@ -374,7 +374,7 @@ fn described(key: &OpenKey, output: &Output, octets: bool) -> CircuitValue {
     match output {
         Output::Handle(handle) => CircuitValue::Handle(handle.as_str().to_owned()),
         Output::Value(value) if octets => CircuitValue::Bits(value.bits.len() as u64),
-        Output::Value(value) => CircuitValue::Ciphertexts(engine::write_value(key, &value.bits, value.form)),
+        Output::Value(value) => CircuitValue::Ciphertexts(work::write_value(key, &value.bits, value.form)),
     }
 }
 
@@ -389,7 +389,7 @@ fn bytes_of(key: &OpenKey, outputs: &[Output]) -> u64 {
 
 /// Returns the size in bytes of `bits` ciphertexts.
 fn value_bytes(key: &OpenKey, bits: usize) -> u64 {
-    (bits * engine::words_bytes(key)) as u64
+    (bits * work::words_bytes(key)) as u64
 }
 
 /// Returns the error for a name under which the account stores no circuit (readings X14).

@@ -25,7 +25,6 @@ use crate::caller::Caller;
 use crate::compute::Compute;
 use crate::compute::bits::key_upload::{KeyOctets, KeyUpload};
 use crate::compute::bits::sessions::OpenSession;
-use crate::compute::engine::{self, Preset, Seeds, Share, StoredKey};
 use crate::compute::held_keys::HeldKey;
 use crate::resource::Payer;
 use crate::web::body::{Json, JsonBody, base64_ceiling};
@@ -36,6 +35,7 @@ use crate::web::octets::{self, HeadAndWords, JsonOrOctets, OctetsHead};
 use crate::web::openapi::BODY;
 use crate::web::pagination::PageQuery;
 use crate::web::path::PathParts;
+use crate::work::{self, Preset, Seeds, StoredKey};
 use evaluation::{AnswerForm, EvaluatedGates, EvaluationRequest, RequestedGates, run};
 use operands::OctetOperands;
 
@@ -136,8 +136,8 @@ async fn open(
     key: StoredKey,
     held: Option<HeldKey>,
 ) -> Result<Response, ApiError> {
-    let (engine, share) = (compute.engine.clone(), Share::of(&caller.account, caller.plan));
-    let key = compute.offload.run(Payer::from(&caller), move || engine.open(key, share)).await??;
+    let (here, share) = (compute.here.clone(), compute.here.share(&caller.account, caller.plan));
+    let key = compute.offload.run(Payer::from(&caller), move || here.open(key, share)).await??;
     let opened = tokio::spawn(async move {
         let session = compute.sessions.make(&caller, key, held).await?;
         let mut answer = (StatusCode::CREATED, Answer(session.created())).into_response();
@@ -207,7 +207,7 @@ pub async fn evaluate(
 }
 
 fn write_gate(ran: EvaluatedGates, _octets: bool) -> Result<Response, ApiError> {
-    let mut results = engine::write_results(&ran.key, &ran.outcome);
+    let mut results = work::write_results(&ran.key, &ran.outcome);
     let result = GateResult {
         result_b64: results.swap_remove(0),
         op: ran.gates[0].name().to_owned(),
@@ -298,7 +298,7 @@ fn write_batch(
         return Ok(octets::write_octets(&head, vec![outcome.into_results().into_words()])?.respond(StatusCode::OK));
     }
     let written = octets::write_json(&BatchResult {
-        results_b64: engine::write_results(&key, &outcome),
+        results_b64: work::write_results(&key, &outcome),
         handle,
         total_bootstrap_ops,
         total_cost_jpy,
@@ -328,7 +328,7 @@ pub async fn encrypt(
 ) -> Result<([(HeaderName, &'static str); 1], Answer<EncryptResult>), ApiError> {
     let session = compute.sessions.find(&caller.account, path.get("session_id")).await?;
     let ciphertext = held(&session)?.encrypt(request.bit);
-    let ciphertext_b64 = engine::write_single(&session.key, &ciphertext);
+    let ciphertext_b64 = work::write_single(&session.key, &ciphertext);
     Ok(([SECURITY_WARNING], Answer(EncryptResult { ciphertext_b64 })))
 }
 
@@ -352,7 +352,7 @@ pub async fn decrypt(
 ) -> Result<([(HeaderName, &'static str); 1], Answer<DecryptResult>), ApiError> {
     let session = compute.sessions.find(&caller.account, path.get("session_id")).await?;
     let key = held(&session)?;
-    let ciphertext = engine::read_single(&session.key, &request.ciphertext_b64, "ciphertext_b64")?;
+    let ciphertext = work::read_single(&session.key, &request.ciphertext_b64, "ciphertext_b64")?;
     Ok(([SECURITY_WARNING], Answer(DecryptResult { bit: key.decrypt(&ciphertext) })))
 }
 

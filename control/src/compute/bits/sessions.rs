@@ -27,7 +27,6 @@ use crate::access::api_key::invalid_key;
 use crate::caller::{Caller, Environment, Plan, UNLIMITED};
 use crate::clock::{Clock, Timestamp};
 use crate::compute::bits::workbench::{VALUES_BYTES_MAX, ValueMemory, Workbench};
-use crate::compute::engine::{Engine, OpenKey, OwnedKey};
 use crate::compute::held_keys::HeldKey;
 use crate::ids;
 use crate::resource::Resource;
@@ -35,6 +34,7 @@ use crate::sealing::Seal;
 use crate::telemetry::Telemetry;
 use crate::web::error::ApiError;
 use crate::web::pagination::{PageQuery, Position};
+use crate::work::{Here, OpenKey, OwnedKey};
 
 /// Length of the idle phase, the end of a session's life (readings G2).
 const IDLE: Duration = Duration::from_secs(5 * 60);
@@ -150,7 +150,7 @@ pub struct Sessions {
     store: Store,
     /// This node's id. Changes with each start.
     pub node_id: String,
-    engine: Engine,
+    here: Here,
     clock: Clock,
     telemetry: Arc<Telemetry>,
     pub config: SessionsConfig,
@@ -171,7 +171,7 @@ impl Sessions {
     pub async fn start(
         store: Store,
         node_id: String,
-        engine: Engine,
+        here: Here,
         clock: Clock,
         telemetry: Arc<Telemetry>,
         config: SessionsConfig,
@@ -184,7 +184,7 @@ impl Sessions {
         }
         let values = Resource::memory(circuits.value_bytes_max, VALUES_BYTES_MAX as u64);
         let (open, unrecorded) = Default::default();
-        Ok(Self { store, node_id, engine, clock, telemetry, config, circuits, seal, values, open, unrecorded })
+        Ok(Self { store, node_id, here, clock, telemetry, config, circuits, seal, values, open, unrecorded })
     }
 
     /// Makes a session with a key that is in the engine. Requests find the session only after [`Sessions::open`].
@@ -439,7 +439,7 @@ impl Sessions {
     /// Closes a key and measures the time until the key is overwritten. The receiver then gets a message.
     fn close(&self, key: &OpenKey) -> oneshot::Receiver<()> {
         let (closed_at, telemetry) = (Instant::now(), self.telemetry.clone());
-        let erased = self.engine.close(key);
+        let erased = self.here.close(key);
         let (tell, hears) = oneshot::channel();
         tokio::spawn(async move {
             if erased.await.is_ok() {
@@ -490,27 +490,28 @@ mod tests {
 
     use super::*;
     use crate::caller::{Credential, Role};
-    use crate::compute::engine::{KeyStore, Preset, Share};
     use crate::config::Config;
     use crate::resource::Payer;
+    use crate::secrets::Key;
+    use crate::work::{KeyStore, Preset};
 
     #[tokio::test]
     async fn a_key_that_finds_no_session_does_not_stay_in_the_engine() {
         let folder = tempfile::tempdir().unwrap();
         let config = Config::in_folder(folder.path());
         let store = Store::open(&config.database_url).await.unwrap();
-        let engine = Engine::start(&config.compute, folder.path().join("kernels")).unwrap();
+        let here = Here::start(&config.compute, folder.path().join("kernels"), Key::default()).unwrap();
         let telemetry = Arc::new(Telemetry::new().unwrap());
         let clock = Clock::system();
         let sessions = Sessions::start(
             store.clone(),
             "node".to_owned(),
-            engine.clone(),
+            here.clone(),
             clock,
             telemetry,
             config.sessions.clone(),
             config.circuits.clone(),
-            Seal::new(&crate::secrets::Key::default()),
+            Seal::new(&Key::default()),
         )
         .await
         .unwrap();
@@ -528,16 +529,16 @@ mod tests {
         let keys = KeyStore::open(folder.path(), &config.compute).unwrap();
         let stored = keys.take(key, &caller.account, &Payer::from(&caller)).unwrap().write().await.unwrap();
         assert!(keys.used() > 0);
-        let (opening, share) = (engine.clone(), Share::of(&caller.account, caller.plan));
+        let (opening, share) = (here.clone(), here.share(&caller.account, caller.plan));
         let key = tokio::task::spawn_blocking(move || opening.open(stored, share));
         let key = key.await.unwrap().unwrap();
-        assert_eq!(engine.usage().sessions, 1);
+        assert_eq!(here.usage().sessions, 1);
         // the account does not exist, so the record cannot be written
         let session = sessions.make(&caller, key, Some(held)).await.unwrap();
         let refused = sessions.open(&caller, session, UNLIMITED, None).await.err().unwrap();
         assert_eq!(refused.code, Code::InvalidApiKey);
         let closed = async {
-            while engine.usage().sessions > 0 || keys.used() > 0 {
+            while here.usage().sessions > 0 || keys.used() > 0 {
                 tokio::task::yield_now().await;
             }
         };

@@ -4,17 +4,17 @@
 //! has ended.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use api::{Code, HandleId, OperationId};
 use parking_lot::Mutex;
 use store::SessionEnd;
 use tokio::sync::watch;
 
-use crate::compute::engine::{EngineOperation, Form, LweList};
 use crate::resource::{self, Grant, Payer, Resource};
 use crate::web::error::ApiError;
+use crate::work::{Form, LweList};
 
 /// Largest size in bytes of the ciphertexts in one request: 16,384 ciphertexts of the largest preset.
 pub const VALUES_BYTES_MAX: usize = 56 << 20;
@@ -135,8 +135,6 @@ pub enum Output {
 pub struct Run {
     /// The run's id.
     pub op_id: OperationId,
-    /// The run's id in the engine. Set when the run is submitted.
-    pub engine: OnceLock<EngineOperation>,
     results: Mutex<Option<Vec<Output>>>,
     ended: watch::Sender<bool>,
     /// The memory of the run's record and results.
@@ -148,7 +146,7 @@ impl Run {
     /// results.
     pub fn new(op_id: OperationId, room: Room) -> Run {
         let (results, ended) = (Mutex::new(None), watch::Sender::new(false));
-        Run { op_id, engine: OnceLock::new(), results, ended, _room: room }
+        Run { op_id, results, ended, _room: room }
     }
 
     /// Returns the run's results, if the run was completed and its results are still in memory.

@@ -26,7 +26,6 @@ use store::Store;
 use crate::caller::{Caller, Role};
 use crate::clock::Timestamp;
 use crate::compute::Compute;
-use crate::compute::engine::numbers::Operation;
 use crate::web::Web;
 use crate::web::body::{Json, JsonBody};
 use crate::web::edge::Deadline;
@@ -35,6 +34,7 @@ use crate::web::idempotency::Claim;
 use crate::web::octets::{self, HeadAndContainer};
 use crate::web::path::PathParts;
 use crate::web::prefer::client_does_not_wait;
+use crate::work::numbers::Operation;
 use recorded::REMEMBERED;
 use running::Reply;
 

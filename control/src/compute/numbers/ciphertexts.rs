@@ -19,7 +19,6 @@ use zeroize::Zeroizing;
 use crate::caller::Caller;
 use crate::clock::Timestamp;
 use crate::compute::Compute;
-use crate::compute::engine::numbers::{self, CiphertextFacts, Noise, Tail};
 use crate::compute::numbers::keys::material::seed_used;
 use crate::compute::numbers::keys::{find, params_and_fingerprint, unknown_key};
 use crate::compute::numbers::vault::Shelf;
@@ -34,6 +33,7 @@ use crate::web::octets::{self, OCTET_STREAM};
 use crate::web::openapi::BODY;
 use crate::web::pagination::{PageQuery, Position};
 use crate::web::path::PathParts;
+use crate::work::numbers::{self, CiphertextFacts, Noise, Tail};
 
 /// Largest number of attempts to make room for a ciphertext. An attempt fails if another ciphertext of the account
 /// takes the room first.

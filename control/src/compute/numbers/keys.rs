@@ -30,7 +30,6 @@ use crate::access::api_key::invalid_key;
 use crate::caller::{Caller, UNLIMITED};
 use crate::clock::Timestamp;
 use crate::compute::Compute;
-use crate::compute::engine::numbers::{self, EvaluationKeyHead, KEY_HEAD_BYTES, Params};
 use crate::compute::numbers::vault::Shelf;
 use crate::events::{EventType, event};
 use crate::ids;
@@ -42,6 +41,7 @@ use crate::web::idempotency::Claim;
 use crate::web::openapi::BODY;
 use crate::web::pagination::{PageQuery, Position};
 use crate::web::path::PathParts;
+use crate::work::numbers::{self, EvaluationKeyHead, KEY_HEAD_BYTES, Params};
 use material::{
     MaterialDigest, Owner, PutPublicKey, check_pair, public_key_seed_used, put_public_key, put_row,
     read_recorded_params, recorded_params, row_seed_used,

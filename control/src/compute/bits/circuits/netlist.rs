@@ -5,8 +5,8 @@ use api::circuits::CIRCUIT_VALUES_MAX;
 
 use crate::caller::Role;
 use crate::compute::bits::CircuitsConfig;
-use crate::compute::engine::Netlist;
 use crate::web::error::ApiError;
+use crate::work::Netlist;
 
 /// Largest size of a circuit: its gates, and the bits of its inputs or outputs.
 #[derive(Clone, Copy)]

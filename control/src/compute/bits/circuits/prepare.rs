@@ -14,13 +14,13 @@ use crate::caller::Caller;
 use crate::compute::Compute;
 use crate::compute::bits::sessions::OpenSession;
 use crate::compute::bits::workbench::{EncryptedValue, Room, ValueMemory, Workbench, no_room, unknown_handle};
-use crate::compute::engine::{
-    self, Form, InputNoise, LweList, Mapping, Netlist, OpenKey, PlanCache, PlannedCircuit, SeededLweList, Seeds,
-    builtin,
-};
 use crate::web::body::Reserved;
 use crate::web::error::ApiError;
 use crate::web::octets::Words;
+use crate::work::{
+    self, Form, InputNoise, LweList, Mapping, Netlist, OpenKey, PlanCache, PlannedCircuit, SeededLweList, Seeds,
+    builtin,
+};
 
 /// A request to run a circuit, as it was received.
 pub struct RunRequest {
@@ -50,6 +50,8 @@ pub struct Prepared {
     pub outputs_room: Room,
     /// Memory for the record of the circuit's run.
     pub record_room: Room,
+    /// Memory for the netlist, until the circuit is submitted.
+    pub reserved: Reserved,
 }
 
 /// Bytes of a run's record: ids and counts, and a handle for each output.
@@ -73,7 +75,7 @@ pub async fn prepare(
         session.may_keep(compute.clock.now())?;
     }
     if let Some(fingerprint) = fingerprint {
-        engine::check_fingerprint(&session.key, &fingerprint)?;
+        work::check_fingerprint(&session.key, &fingerprint)?;
     }
     if seeds.is_some() && words.is_none() {
         let message = "seeds may only be in the head of an octet-stream; in JSON, a container of seeded ciphertexts \
@@ -84,15 +86,14 @@ pub async fn prepare(
     let sources = sources(&session.bench, inputs, words.is_some())?;
     let text = netlist_text(compute, caller, circuit).await?;
     let bounds = NetlistBounds::of(&compute.circuits, caller.role);
-    let (key, memory, plans) = (*session.key, session.bench.memory.clone(), compute.plans.clone());
+    let (key, memory, plans) = (*session.key, session.bench.memory.clone(), compute.here.plans());
     let prepared = compute.offload.run(caller.into(), move || {
+        let text = Arc::new(text);
         let netlist = read_netlist(&text, &bounds, "circuit")?;
         let planner =
             Planner { netlist: &netlist, text: &text, mapping: mapping.unwrap_or_default(), remembered: &plans };
         let behind = BehindHead { words: words.unwrap_or_default(), seeds };
-        let prepared = read(&key, &memory, planner, sources, behind);
-        drop(reserved);
-        prepared
+        read(&key, &memory, planner, sources, behind, reserved)
     });
     prepared.await?
 }
@@ -101,7 +102,7 @@ pub async fn prepare(
 struct Planner<'a> {
     netlist: &'a Netlist,
     /// The text of the netlist.
-    text: &'a str,
+    text: &'a Arc<String>,
     mapping: CircuitMapping,
     remembered: &'a PlanCache,
 }
@@ -201,10 +202,11 @@ fn read(
     planner: Planner<'_>,
     sources: Vec<Source>,
     BehindHead { words, seeds }: BehindHead,
+    reserved: Reserved,
 ) -> Result<Prepared, ApiError> {
     let seeded = |(index, source)| match source {
         Source::Texts(texts) => {
-            let seeded = engine::read_seeded_value(key, &texts, &format!("inputs[{index}]"))?;
+            let seeded = work::read_seeded_value(key, &texts, &format!("inputs[{index}]"))?;
             Ok::<_, ApiError>(seeded.map_or(Source::Texts(texts), Source::Seeded))
         }
         other => Ok(other),
@@ -226,16 +228,16 @@ fn read(
     let record_room = memory.reserve(record_bytes).map_err(no_room)?;
 
     let in_words: usize = sources.iter().map(|source| if let Source::Words(bits) = source { *bits } else { 0 }).sum();
-    let in_words = engine::read_words(key, words, seeds.as_ref(), in_words)?;
+    let in_words = work::read_words(key, words, seeds.as_ref(), in_words)?;
     if sources.iter().all(|source| matches!(source, Source::Words(_))) {
         let (circuit, inputs, form) = (planner.plan(key, &in_words, are_fresh), in_words, Form::Ango);
-        return Ok(Prepared { circuit, inputs, output_widths, form, inputs_room, outputs_room, record_room });
+        return Ok(Prepared { circuit, inputs, output_widths, form, inputs_room, outputs_room, record_room, reserved });
     }
-    let (mut inputs, mut first_form) = (engine::empty_list(key, bits(netlist.input_widths())), None);
+    let (mut inputs, mut first_form) = (work::empty_list(key, bits(netlist.input_widths())), None);
     let mut words_taken = 0;
     for (index, source) in sources.into_iter().enumerate() {
         let form = match source {
-            Source::Texts(texts) => engine::read_value(key, &texts, &format!("inputs[{index}]"), &mut inputs)?,
+            Source::Texts(texts) => work::read_value(key, &texts, &format!("inputs[{index}]"), &mut inputs)?,
             Source::Seeded(bits) => {
                 inputs.append_seeded(bits.seed(), bits.bodies());
                 Some(Form::Ango)
@@ -254,7 +256,7 @@ fn read(
     }
     let form = first_form.unwrap_or(Form::Ango);
     let circuit = planner.plan(key, &inputs, are_fresh);
-    Ok(Prepared { circuit, inputs, output_widths, form, inputs_room, outputs_room, record_room })
+    Ok(Prepared { circuit, inputs, output_widths, form, inputs_room, outputs_room, record_room, reserved })
 }
 
 fn check_widths(sources: &[Source], widths: &[usize]) -> Result<(), ApiError> {

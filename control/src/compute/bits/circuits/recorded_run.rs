@@ -14,8 +14,8 @@ use crate::clock::Timestamp;
 use crate::compute::Compute;
 use crate::compute::bits::sessions::OpenSession;
 use crate::compute::bits::workbench::{Output, Run};
-use crate::compute::engine::PlanFacts;
 use crate::web::error::ApiError;
+use crate::work::PlanFacts;
 
 /// How long the record of an ended run is kept (readings C3).
 pub const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
@@ -46,8 +46,7 @@ impl RecordedRun {
     /// Makes the description of the run for answers, without its outputs.
     pub fn operation(&self, compute: &Compute) -> Result<CircuitOperation, ApiError> {
         let record = &self.record;
-        let engine = self.run.as_ref().and_then(|run| run.engine.get());
-        let (status, gates_done) = match (record.status, engine.and_then(|&engine| compute.engine.gates_done(engine))) {
+        let (status, gates_done) = match (record.status, compute.worker.done(&self.op_id)) {
             (OperationStatus::Pending, Some(done @ 1..)) => (OperationStatus::Running, done),
             _ => (record.status, record.gates_done.unsigned_abs()),
         };
@@ -92,9 +91,7 @@ pub async fn cancel(compute: &Compute, caller: &Caller, op_id: &str) -> Result<C
     // release the session before the wait, so that the session can end meanwhile
     drop(session);
     if let Some(run) = run {
-        if let Some(&engine) = run.engine.get() {
-            compute.engine.cancel(engine);
-        }
+        compute.worker.cancel(&id);
         run.ended().await;
     }
     let record = RecordedRun::find(compute, caller, op_id).await?.record;

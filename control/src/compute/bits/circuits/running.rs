@@ -10,7 +10,6 @@ use api::circuits::{CircuitOperation, CircuitOutputs, OperationStatus};
 use api::{Code, MilliYen};
 use axum::response::{IntoResponse, Response};
 use store::{CircuitOperationEnd, KeptAnswer, NewCircuitOperation, SessionEnd, Unit};
-use tokio::sync::oneshot;
 
 use super::prepare::{Prepared, RunRequest, prepare};
 use crate::billing::charge::{self, Charge, ChargeTo, milliseconds};
@@ -21,12 +20,12 @@ use crate::clock::Timestamp;
 use crate::compute::Compute;
 use crate::compute::bits::sessions;
 use crate::compute::bits::workbench::{EncryptedValue, NotTaken, Output, Room, Run, Workbench};
-use crate::compute::engine::{CircuitEnd, EngineOperation, Form, Gate, LweList, OpenKey, PlanFacts, RunError};
 use crate::ids;
 use crate::in_flight::Guard;
 use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
 use crate::web::prefer::PREFERENCE_APPLIED;
+use crate::work::{self, Ending, Figures, Form, Gate, LweList, OpenKey, PlanFacts, RunError, WorkEnd};
 
 /// The form in which the client wants its answer.
 pub struct Reply {
@@ -95,7 +94,7 @@ async fn submit(
     // release the session before the gates run, so that the session can end meanwhile
     drop(session);
 
-    let Prepared { circuit, inputs, output_widths, form, inputs_room, outputs_room, record_room } = prepared;
+    let Prepared { circuit, inputs, output_widths, form, inputs_room, outputs_room, record_room, reserved } = prepared;
     let (created_at, counts) = (compute.clock.now(), circuit.gate_counts.clone());
     let (levels, plan) = (circuit.levels, circuit.facts);
     let by_gate = charge::by_gate(&counts)?;
@@ -116,17 +115,19 @@ async fn submit(
             .retry_after(Duration::from_secs(1))
         }
     })?;
-    let (operation, end) = match compute.engine.start_circuit(&key, &circuit, inputs, deadline) {
-        Ok(started) => started,
+    let shape = [output_widths.iter().sum(), inputs.dimension() + 1];
+    let asked = work::ask(&compute.worker, key.work(run.op_id.clone(), circuit.question(inputs), deadline), shape);
+    drop(reserved);
+    let end = match asked {
+        Ok(end) => end,
         Err(error) => {
             bench.end(&run, false);
-            return Err(match error {
+            return Err(match error.into() {
                 RunError::Api(error) => error,
                 RunError::Gone => gone(&bench),
             });
         }
     };
-    run.engine.get_or_init(|| operation);
     let job = RunContext {
         reservation,
         price,
@@ -147,14 +148,13 @@ async fn submit(
         reply,
         started: Instant::now(),
     };
-    Ok(Submitted { job, operation, end, inputs_room, outputs_room })
+    Ok(Submitted { job, end, inputs_room, outputs_room })
 }
 
-/// A circuit that was submitted to the engine.
+/// A circuit that was submitted to the worker.
 struct Submitted {
     job: RunContext,
-    operation: EngineOperation,
-    end: oneshot::Receiver<CircuitEnd>,
+    end: Ending,
     inputs_room: Room,
     outputs_room: Room,
 }
@@ -163,17 +163,18 @@ impl Submitted {
     /// Waits for the run's end, charges completed gates, and stores the results or records the failure. Returns the
     /// answer if the client waits.
     async fn finish(self) -> Result<Option<Response>, ApiError> {
-        let Submitted { job, end, inputs_room, outputs_room, .. } = self;
+        let Submitted { job, end, inputs_room, outputs_room } = self;
         let end = end.await;
         drop(inputs_room);
         let finished = match end {
-            Ok(CircuitEnd::Completed { results, compute, bootstraps }) => {
-                job.complete(results, outputs_room, compute, bootstraps).await
+            WorkEnd::Completed { results, figures: Figures { compute, units } } => {
+                job.complete(results.into(), outputs_room, compute, units).await
             }
-            Ok(CircuitEnd::Cancelled(done)) => Err(job.cancelled(done).await),
-            Ok(CircuitEnd::Failed(RunError::Api(error))) => Err(job.failed(error).await),
-            Ok(CircuitEnd::Failed(RunError::Gone)) => Err(job.failed(gone(&job.bench)).await),
-            Err(_) => Err(job.failed(ApiError::internal("the engine dropped an operation")).await),
+            WorkEnd::Cancelled(done) => Err(job.cancelled(done).await),
+            WorkEnd::Failed(error) => Err(match error.into() {
+                RunError::Api(error) => job.failed(error).await,
+                RunError::Gone => job.failed(gone(&job.bench)).await,
+            }),
         };
         job.bench.end(&job.run, job.reply.is_none() && finished.is_ok());
         finished
@@ -181,7 +182,7 @@ impl Submitted {
 
     /// Cancels a run that could not be recorded. Nothing is charged.
     fn abandon(self) {
-        self.job.compute.engine.cancel(self.operation);
+        self.job.compute.worker.cancel(&self.job.run.op_id);
         self.job.bench.end(&self.job.run, false);
     }
 }

@@ -14,13 +14,13 @@ use crate::billing::tariff;
 use crate::caller::Caller;
 use crate::compute::Compute;
 use crate::compute::bits::workbench::{EncryptedValue, Room, Workbench, no_room};
-use crate::compute::engine::{self, Gate, OpenKey, Outcome, RunError};
 use crate::ids;
 use crate::resource::Payer;
 use crate::web::body::Reserved;
 use crate::web::edge::Deadline;
 use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
+use crate::work::{self, Gate, OpenKey, Outcome, RunError};
 
 use super::operands::{OctetOperands, Operands};
 
@@ -103,7 +103,7 @@ pub async fn run(
         CircuitOutputs::Ciphertexts => None,
         CircuitOutputs::Handles => {
             session.may_keep(compute.clock.now())?;
-            let bytes = work.gates.len() * engine::words_bytes(&key);
+            let bytes = work.gates.len() * work::words_bytes(&key);
             let room = session.bench.memory.reserve(bytes as u64).map_err(no_room)?;
             Some((session.bench.clone(), room))
         }
@@ -127,7 +127,8 @@ pub async fn run(
         let paid_by = &charge_to.paid_by;
         let reservation =
             compute.ledger.reserve_gates(paid_by, gates.len() as u64, &price, compute.clock.now()).await?;
-        let run = compute.engine.run(&key, program, deadline).await;
+        let id = ids::operation(compute.clock.now());
+        let run = program.run(&compute.worker, id, &key, deadline).await;
         let (outcome, kept_results) = match run.and_then(|outcome| KeptResults::of(outcome, shelf)) {
             Ok(done) => done,
             Err(error) => {

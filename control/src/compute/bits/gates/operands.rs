@@ -8,11 +8,9 @@ use api::gates::{BATCH_GATES_MAX, BatchGate};
 use api::{Code, HandleId};
 
 use crate::compute::bits::workbench::{EncryptedValue, Workbench, unknown_handle};
-use crate::compute::engine::{
-    self, Gate, GateText, LweList, OpenKey, OperandBlock, OperandText, Place, Program, Seeds,
-};
 use crate::web::error::ApiError;
 use crate::web::octets::Words;
+use crate::work::{self, Gate, GateText, LweList, OpenKey, OperandBlock, OperandText, Place, Program, Seeds};
 
 /// Largest number of operands of one batch: three for each gate.
 const OPERANDS_MAX: usize = 3 * BATCH_GATES_MAX;
@@ -96,14 +94,14 @@ impl ResolvedOperands {
             Operands::Text(texts, place) => {
                 let gate = |(i, (&gate, text))| gate_text(gate, text, &values, || place(i));
                 let gates = gates.iter().zip(&texts).enumerate().map(gate).collect::<Result<Vec<_>, _>>()?;
-                engine::read_program(key, &gates, place)
+                work::read_program(key, &gates, place)
             }
             Operands::Octets(OctetOperands { words, fingerprint, seeds, inputs, operands }) => {
-                fingerprint.iter().try_for_each(|digits| engine::check_fingerprint(key, digits))?;
+                fingerprint.iter().try_for_each(|digits| work::check_fingerprint(key, digits))?;
                 let count = gates.iter().map(|gate| gate.arity()).sum();
-                let read = |ciphertexts| engine::read_words(key, words, seeds.as_ref(), ciphertexts);
+                let read = |ciphertexts| work::read_words(key, words, seeds.as_ref(), ciphertexts);
                 match (inputs, operands) {
-                    (None, None) => Ok(engine::program(gates, read(count)?)),
+                    (None, None) => Ok(work::program(gates, read(count)?)),
                     (None, Some(_)) => {
                         let message = "the request has operands but no inputs: each operand is the index of a ciphertext of the inputs";
                         Err(ApiError::new(Code::InvalidRequest, message).at("operands", "without inputs"))
@@ -111,7 +109,7 @@ impl ResolvedOperands {
                     (Some(inputs), operands) => {
                         let pool = Pool::of(&inputs, values, read)?;
                         let places = pool.pick(operands, count)?;
-                        Ok(engine::program_of_places(gates, pool.blocks, places))
+                        Ok(work::program_of_places(gates, pool.blocks, places))
                     }
                 }
             }

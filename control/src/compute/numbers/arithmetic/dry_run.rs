@@ -9,11 +9,11 @@ use crate::billing::compute_units::OperationPrice;
 use crate::billing::ledger::PaidBy;
 use crate::caller::Caller;
 use crate::compute::Compute;
-use crate::compute::engine::numbers::{self, CiphertextFacts, Operation, Outlook, Sources, StoredRow, Tail};
 use crate::compute::numbers::ciphertexts::scale_bits;
 use crate::compute::numbers::keys::material::{all_rows, stored_row};
 use crate::compute::numbers::keys::{find, params_and_fingerprint};
 use crate::web::error::ApiError;
+use crate::work::numbers::{self, CiphertextFacts, Operation, Outlook, Sources, StoredRow, Tail};
 
 /// Checks a request as its operation does, in the same order, from records alone: no ciphertext is read and no key is
 /// opened.

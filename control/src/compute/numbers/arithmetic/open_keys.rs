@@ -16,11 +16,11 @@ use tokio::sync::OnceCell;
 
 use crate::caller::Caller;
 use crate::compute::Compute;
-use crate::compute::engine::numbers::{OpenNumbersKey, StoredNumbersKey, StoredRow};
-use crate::compute::engine::{Share, memory_bytes};
 use crate::compute::numbers::keys::material::{Owner, all_rows, read_row, stored_row};
 use crate::compute::numbers::keys::params_and_fingerprint;
 use crate::web::error::ApiError;
+use crate::work::memory_bytes;
+use crate::work::numbers::{OpenNumbersKey, StoredNumbersKey, StoredRow};
 
 /// Time after which an unused key is closed.
 const IDLE: Duration = Duration::from_secs(10 * 60);
@@ -110,12 +110,12 @@ async fn open(compute: &Compute, caller: &Caller, record: &EncryptionKey) -> Res
         let read = runtime.block_on(reading).map_err(|error| error.message)?;
         read.ok_or_else(|| "a row was deleted".to_owned())
     };
-    let (record, engine) = (record.clone(), compute.engine.clone());
-    let share = Share::of(&caller.account, caller.plan);
+    let (record, here) = (record.clone(), compute.here.clone());
+    let share = here.share(&caller.account, caller.plan);
     let opening = compute.offload.run(caller.into(), move || {
         let (params, fingerprint) = params_and_fingerprint(&record)?;
         let stored = StoredNumbersKey::of_rows(&params, fingerprint, stored, Box::new(read))?;
-        engine.open_numbers(stored, share).map(Arc::new)
+        here.open_numbers(stored, share).map(Arc::new)
     });
     opening.await?
 }

@@ -9,7 +9,6 @@ use zeroize::Zeroizing;
 
 use crate::caller::Caller;
 use crate::compute::Compute;
-use crate::compute::engine::numbers::{Asked, OpenNumbersKey, Operation, PlannedOperation, Sources, StoredOperand};
 use crate::compute::numbers::ciphertexts::unknown_ciphertext;
 use crate::compute::numbers::keys::{find, or_deleted};
 use crate::compute::numbers::vault::{Pinned, Shelf};
@@ -17,6 +16,7 @@ use crate::resource::Payer;
 use crate::web::Web;
 use crate::web::body::{Reserved, reserve};
 use crate::web::error::ApiError;
+use crate::work::numbers::{Asked, OpenNumbersKey, Operation, PlannedOperation, Sources, StoredOperand};
 
 /// A request that was checked and planned.
 pub struct Prepared {
@@ -75,7 +75,7 @@ async fn under_key(
         containers.push(StoredOperand { bytes, sources: Sources::from_bytes(record.sources.as_deref()) });
     }
     let planning = key.clone();
-    let planned = compute.offload.run(payer, move || planning.plan(&asked, &containers)).await??;
+    let planned = compute.offload.run(payer, move || planning.plan(asked, containers)).await??;
     Ok((key, planned, pinned, reserved))
 }
 

@@ -38,9 +38,7 @@ impl RecordedOperation {
     /// Makes the description of the operation's status for answers.
     pub fn status(&self, compute: &Compute) -> Result<ComputeStatus, ApiError> {
         let record = &self.record;
-        let running = || compute.operations.find(&self.op_id);
-        let has_begun =
-            || running().and_then(|running| compute.engine.gates_done(running.engine)).is_some_and(|done| done > 0);
+        let has_begun = || compute.worker.done(&self.op_id).is_some_and(|done| done > 0);
         let status = match record.status {
             OperationStatus::Pending if has_begun() => OperationStatus::Running,
             status => status,
@@ -69,7 +67,7 @@ pub async fn cancel(compute: &Compute, caller: &Caller, op_id: &str) -> Result<C
     }
     match compute.operations.find(&op_id) {
         Some(running) => {
-            compute.engine.cancel(running.engine);
+            compute.worker.cancel(&op_id);
             running.ended().await;
         }
         None if record.node_id != compute.sessions.node_id => {

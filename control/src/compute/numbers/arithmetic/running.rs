@@ -14,7 +14,7 @@ use serde_json::json;
 use store::{
     ArithmeticOperationEnd, ArithmeticUsage, EncryptionKey, NewArithmeticOperation, NewCiphertext, NewEvent, Unit,
 };
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 use super::prepare::Prepared;
 use crate::billing::charge::{microseconds, milliseconds};
@@ -23,8 +23,6 @@ use crate::billing::ledger::{PaidBy, Reservation};
 use crate::caller::Caller;
 use crate::clock::Timestamp;
 use crate::compute::Compute;
-use crate::compute::engine::numbers::{NumbersEnd, OpenNumbersKey, Operation, ResultFacts, Tail};
-use crate::compute::engine::{EngineOperation, RunError};
 use crate::compute::numbers::ciphertexts::{ROOM_ATTEMPTS, no_room};
 use crate::compute::numbers::keys::{or_deleted, unknown_key};
 use crate::compute::numbers::vault::{Pinned, Shelf};
@@ -38,6 +36,8 @@ use crate::web::error::ApiError;
 use crate::web::idempotency::Claim;
 use crate::web::octets;
 use crate::web::prefer::PREFERENCE_APPLIED;
+use crate::work::numbers::{OpenNumbersKey, Operation, ResultFacts, Tail};
+use crate::work::{self, Ending, Figures, RunError, WorkEnd};
 
 /// Largest number of operations that one account may run in the background at the same time.
 const BACKGROUND_MAX: usize = 64;
@@ -65,10 +65,8 @@ pub struct RunningOperations {
     running: Mutex<HashMap<OperationId, Arc<RunningOperation>>>,
 }
 
-/// An operation in the engine.
+/// An operation that this node is computing.
 pub struct RunningOperation {
-    /// The operation's id in the engine.
-    pub engine: EngineOperation,
     account: AccountId,
     in_background: bool,
     ended: watch::Sender<bool>,
@@ -144,7 +142,7 @@ pub async fn run(
     recorded.await?
 }
 
-/// Reserves the price of an operation and submits the operation to the engine. No await stands between the submission
+/// Reserves the price of an operation and submits the operation to the worker. No await stands between the submission
 /// and the return.
 async fn submit(
     compute: Arc<Compute>,
@@ -162,14 +160,15 @@ async fn submit(
     let price = OperationPrice::of(operation, compute.ledger.rate());
     let reservation = compute.ledger.reserve_units(&PaidBy::from(&caller), &price, created_at).await?;
     let op_id = ids::operation(created_at);
-    let (engine, end) = compute.engine.start_numbers(&key, planned, deadline).map_err(|error| match error {
+    let work = key.work(op_id.clone(), planned, deadline);
+    let end = work::ask(&compute.worker, work, key.result_shape(&facts)).map_err(|error| match error.into() {
         RunError::Api(error) => error,
         RunError::Gone => unknown_key(),
     })?;
     let (account, in_background) = (caller.account.clone(), !reply.waits);
     compute
         .operations
-        .begin(op_id.clone(), RunningOperation { engine, account, in_background, ended: watch::Sender::new(false) });
+        .begin(op_id.clone(), RunningOperation { account, in_background, ended: watch::Sender::new(false) });
     let operation = OperationContext {
         reservation,
         _running: compute.unfinished.enter(),
@@ -182,7 +181,6 @@ async fn submit(
         facts,
         op_id,
         created_at,
-        engine,
         reply,
         started: Instant::now(),
         _pinned: pinned,
@@ -210,10 +208,10 @@ fn ciphertext_bytes_max(compute: &Compute, caller: &Caller) -> Option<i64> {
     compute.vault.ciphertext_bytes_of(cache).map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX))
 }
 
-/// An operation that was submitted to the engine.
+/// An operation that was submitted to the worker.
 struct Submitted {
     operation: OperationContext,
-    end: oneshot::Receiver<NumbersEnd>,
+    end: Ending,
     reserved: Reserved,
 }
 
@@ -233,7 +231,6 @@ struct OperationContext {
     facts: ResultFacts,
     op_id: OperationId,
     created_at: Timestamp,
-    engine: EngineOperation,
     reply: Reply,
     started: Instant,
     _pinned: Pinned,
@@ -250,19 +247,18 @@ struct PutResult {
 impl OperationContext {
     /// Waits for the operation's end, and stores its result or records its failure. Returns the answer if the client
     /// waits.
-    async fn finish(
-        self,
-        end: oneshot::Receiver<NumbersEnd>,
-        reserved: Reserved,
-    ) -> Result<Option<Response>, ApiError> {
+    async fn finish(self, end: Ending, reserved: Reserved) -> Result<Option<Response>, ApiError> {
         let finished = match end.await {
-            Ok(NumbersEnd::Completed { words, compute }) => self.complete(words, compute).await,
-            Ok(NumbersEnd::Cancelled) => {
+            WorkEnd::Completed { results, figures: Figures { compute, .. } } => {
+                self.complete(results.words, compute).await
+            }
+            WorkEnd::Cancelled(_) => {
                 Err(ApiError::new(Code::Conflict, "the operation was cancelled; nothing was charged"))
             }
-            Ok(NumbersEnd::Failed(RunError::Api(error))) => Err(error),
-            Ok(NumbersEnd::Failed(RunError::Gone)) => Err(unknown_key()),
-            Err(_) => Err(ApiError::internal("the engine dropped an operation")),
+            WorkEnd::Failed(error) => Err(match error.into() {
+                RunError::Api(error) => error,
+                RunError::Gone => unknown_key(),
+            }),
         };
         drop(reserved);
         let finished = match finished {
@@ -285,7 +281,7 @@ impl OperationContext {
 
     /// Cancels an operation that could not be recorded. Nothing is charged.
     fn abandon(self) {
-        self.compute.engine.cancel(self.engine);
+        self.compute.worker.cancel(&self.op_id);
         self.compute.operations.end(&self.op_id);
     }
 

@@ -23,7 +23,6 @@ use super::{WholeKey, WithParams, book, find, params_and_fingerprint};
 use crate::caller::Caller;
 use crate::clock::Timestamp;
 use crate::compute::Compute;
-use crate::compute::engine::numbers::{self, EvaluationKeyHead, ROW_HEADER_BYTES, key_head};
 use crate::compute::held_keys::HeldNumbersKey;
 use crate::compute::numbers::vault::Shelf;
 use crate::ids;
@@ -35,6 +34,7 @@ use crate::web::idempotency::Claim;
 use crate::web::octets::{self, OCTET_STREAM};
 use crate::web::openapi::BODY;
 use crate::web::path::PathParts;
+use crate::work::numbers::{self, EvaluationKeyHead, ROW_HEADER_BYTES, key_head};
 
 /// Largest size in bytes of an evaluation key that the answer contains. The client downloads a larger key afterwards
 /// (readings K18).

@@ -8,10 +8,10 @@ use zeroize::Zeroizing;
 
 use crate::caller::Caller;
 use crate::compute::Compute;
-use crate::compute::engine::numbers::{self, EvaluationKeyHead, PublicKeyFacts, RowFacts, StoredRow};
 use crate::compute::numbers::vault::{Shelf, Vault};
 use crate::resource::Payer;
 use crate::web::error::ApiError;
+use crate::work::numbers::{self, EvaluationKeyHead, PublicKeyFacts, RowFacts, StoredRow};
 
 /// Largest number of rows that one query reads.
 const ROWS_READ: i64 = 1000;

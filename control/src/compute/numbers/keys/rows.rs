@@ -9,8 +9,8 @@ use api::Code;
 use store::KeyRowRecord;
 use zeroize::Zeroizing;
 
-use crate::compute::engine::numbers::{EvaluationKeyHead, KEY_HEAD_BYTES, ROW_BYTES_MAX, ROW_HEADER_BYTES, RowFacts};
 use crate::web::error::ApiError;
+use crate::work::numbers::{EvaluationKeyHead, KEY_HEAD_BYTES, ROW_BYTES_MAX, ROW_HEADER_BYTES, RowFacts};
 
 /// Cuts a key into its head and its rows, or the rest of a key into rows.
 pub struct RowCutter {

@@ -21,7 +21,6 @@ use super::{WithParams, check_made, created_event, new_key, uploaded};
 use crate::caller::{Caller, UNLIMITED};
 use crate::clock::Timestamp;
 use crate::compute::Compute;
-use crate::compute::engine::numbers::{self, EvaluationKeyHead, KEY_HEAD_BYTES, ROW_BYTES_MAX};
 use crate::compute::numbers::vault::Shelf;
 use crate::ids;
 use crate::web::Web;
@@ -31,6 +30,7 @@ use crate::web::idempotency::Claim;
 use crate::web::octets::{self, OCTET_STREAM};
 use crate::web::openapi::BODY;
 use crate::web::path::PathParts;
+use crate::work::numbers::{self, EvaluationKeyHead, KEY_HEAD_BYTES, ROW_BYTES_MAX};
 
 /// Lifetime of an upload (readings section 14).
 const LIFE: std::time::Duration = std::time::Duration::from_secs(3600);

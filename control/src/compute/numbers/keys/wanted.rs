@@ -6,8 +6,8 @@ use api::params::SecurityLevel;
 use api::{Code, Environment};
 use axum::http::HeaderName;
 
-use crate::compute::engine::numbers::{self, Params};
 use crate::web::error::ApiError;
+use crate::work::numbers::{self, Params};
 
 /// The header for keys with less than 128 bits of security (readings K2, K16).
 pub const SECURITY_WARNING: HeaderName = HeaderName::from_static("x-security-warning");

@@ -1,7 +1,9 @@
 //! Arithmetic on encrypted numbers: converts parameters to the form of answers, and containers of requests to types.
 
 mod containers;
-mod running;
+mod open_key;
+mod planning;
+mod stored_key;
 
 use api::Code;
 use api::encryption_keys::KeyParams;
@@ -20,10 +22,10 @@ pub use containers::{
 pub use engine::ckks::noise::Tail;
 pub use engine::ckks::sources::Sources;
 pub use engine::ckks::{Noise, Params};
-pub use running::{
-    Asked, NumbersEnd, OpenNumbersKey, Operation, Outlook, PlannedOperation, ResultFacts, StoredNumbersKey,
-    StoredOperand, StoredRow, key_head, outlook,
-};
+pub use open_key::{OpenNumbersKey, PlannedOperation};
+pub(super) use planning::NumbersShape;
+pub use planning::{Asked, Operation, Outlook, ResultFacts, StoredOperand, outlook};
+pub use stored_key::{StoredNumbersKey, StoredRow, key_head};
 
 /// Smallest degree of the ring that is not only for testing (readings K16).
 const SECURE_DEGREE_MIN: usize = 4096;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use engine::fold::{Bit, Names};
 use engine::mapping::{map, plan_plainly};
 pub use engine::noise::InputNoise;
-use engine::{Circuit, Params, Plan};
+use engine::{Circuit, GATES_MAX, Params, Plan};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -32,7 +32,10 @@ pub enum Mapping {
 
 /// A circuit with a plan for its inputs.
 pub struct PlannedCircuit {
-    pub(super) plan: Arc<Plan>,
+    pub(in crate::work) plan: Arc<Plan>,
+    pub(in crate::work) netlist: Arc<String>,
+    pub(in crate::work) mapping: Mapping,
+    pub(in crate::work) noise: InputNoise,
     /// Number of gates of each kind in the netlist. All these gates are charged, even if the plan has fewer gates.
     pub gate_counts: Vec<(Gate, u64)>,
     /// Number of levels in the netlist.
@@ -104,25 +107,39 @@ impl Netlist {
     /// for a million gates, so call this outside the async threads.
     pub fn plan(
         &self,
-        text: &str,
+        text: &Arc<String>,
         key: &OpenKey,
         inputs: &LweList,
         (mapping, noise): (Mapping, InputNoise),
         remembered: &PlanCache,
     ) -> PlannedCircuit {
-        let Planned { plan, facts } = match mapping {
-            Mapping::Gates => self.gate_by_gate(key, inputs, noise),
-            Mapping::Cells => self.mapped(text, key, inputs, noise, remembered),
-        };
-        PlannedCircuit { plan, gate_counts: self.gate_counts(), levels: self.levels(), facts }
+        let Planned { plan, mut facts } = self.planned(text, &key.params, inputs, (mapping, noise), remembered);
+        // the noise of an imported key is not known
+        facts.failure_log2 = facts.failure_log2.filter(|_| !key.imported);
+        let (netlist, gate_counts, levels) = (text.clone(), self.gate_counts(), self.levels());
+        PlannedCircuit { plan, netlist, mapping, noise, gate_counts, levels, facts }
     }
 
-    fn gate_by_gate(&self, key: &OpenKey, inputs: &LweList, noise: InputNoise) -> Planned {
+    fn planned(
+        &self,
+        text: &str,
+        params: &Params,
+        inputs: &LweList,
+        (mapping, noise): (Mapping, InputNoise),
+        remembered: &PlanCache,
+    ) -> Planned {
+        match mapping {
+            Mapping::Gates => self.gate_by_gate(params, inputs, noise),
+            Mapping::Cells => self.mapped(text, params, inputs, noise, remembered),
+        }
+    }
+
+    fn gate_by_gate(&self, params: &Params, inputs: &LweList, noise: InputNoise) -> Planned {
         let (plan, network) = plan_plainly(&self.circuit, &Names::of(inputs));
         let facts = PlanFacts {
             bootstraps: plan.bootstraps(),
             bootstrap_levels: plan.bootstrap_levels(),
-            failure_log2: known(key, network.failure_log2_as_gates(&key.params, noise)),
+            failure_log2: finite(network.failure_log2_as_gates(params, noise)),
         };
         Planned { plan: Arc::new(plan), facts }
     }
@@ -130,7 +147,7 @@ impl Netlist {
     fn mapped(
         &self,
         text: &str,
-        key: &OpenKey,
+        params: &Params,
         inputs: &LweList,
         noise: InputNoise,
         remembered: &PlanCache,
@@ -138,38 +155,56 @@ impl Netlist {
         let names = Names::of(inputs);
         let are_different = names.iter().zip(0..).all(|(&name, at)| name == Bit::value(at));
         if !are_different {
-            return planned(&self.circuit, &names, key, noise);
+            return planned(&self.circuit, &names, params, noise);
         }
-        let plan_key = PlanKey { netlist: Sha256::digest(text.as_bytes()).into(), params: key.params, noise };
+        let plan_key = PlanKey { netlist: Sha256::digest(text.as_bytes()).into(), params: *params, noise };
         if let Some(found) = remembered.get(&plan_key) {
             return found;
         }
-        let made = planned(&self.circuit, &names, key, noise);
+        let made = planned(&self.circuit, &names, params, noise);
         remembered.put(plan_key, &made);
         made
     }
 }
 
-fn planned(circuit: &Circuit, names: &[Bit], key: &OpenKey, noise: InputNoise) -> Planned {
-    let network = map(circuit, names, &key.params, noise);
+/// Plans a netlist again, or finds the remembered plan.
+///
+/// # Errors
+/// The fault of the netlist, or inputs that do not fit it.
+pub(in crate::work) fn plan_again(
+    text: &str,
+    params: &Params,
+    inputs: &LweList,
+    how: (Mapping, InputNoise),
+    remembered: &PlanCache,
+) -> Result<Arc<Plan>, String> {
+    let netlist = Netlist::read(text, GATES_MAX as u64).map_err(|error| error.to_string())?;
+    let wanted: usize = netlist.input_widths().iter().sum();
+    if inputs.len() != wanted {
+        return Err(format!("{} inputs for a netlist of {wanted} input bits", inputs.len()));
+    }
+    Ok(netlist.planned(text, params, inputs, how, remembered).plan)
+}
+
+fn planned(circuit: &Circuit, names: &[Bit], params: &Params, noise: InputNoise) -> Planned {
+    let network = map(circuit, names, params, noise);
     let facts = PlanFacts {
         bootstraps: network.bootstraps() as u64,
         bootstrap_levels: network.depth() as u64,
-        failure_log2: known(key, network.failure_log2(&key.params, noise)),
+        failure_log2: finite(network.failure_log2(params, noise)),
     };
-    Planned { plan: Arc::new(Plan::mapped(&network, names.len(), &key.params)), facts }
+    Planned { plan: Arc::new(Plan::mapped(&network, names.len(), params)), facts }
 }
 
-/// Returns the log2 of the failure probability, if this estimate holds. `None`: the key's noise is not known, or the
-/// plan has no bootstrap.
-fn known(key: &OpenKey, failure_log2: f64) -> Option<f64> {
-    Some(failure_log2).filter(|log2| !key.imported && log2.is_finite())
+/// Returns the log2 of the failure probability. `None`: the plan has no bootstrap.
+fn finite(failure_log2: f64) -> Option<f64> {
+    Some(failure_log2).filter(|log2| log2.is_finite())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compute::engine::Preset;
+    use crate::work::Preset;
 
     fn key(seed: u8) -> PlanKey {
         PlanKey { netlist: [seed; 32], params: Preset::Fast128.params(), noise: InputNoise::Any }

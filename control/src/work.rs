@@ -1,20 +1,24 @@
-//! The service's interface to the engine. Only this file and the files in the folder `engine` use the engine's types.
+//! Work for the engine, and the worker that does the work: keys and operations have names that hold beyond this process.
+//! Only this file and the files in the folder `work` use the engine's types.
 //!
 //! Bytes that come from outside become typed values here. Faulty bytes become an error with a code of the
 //! specification.
 
 mod bits;
 pub mod driver_trial;
+mod here;
+mod key;
 pub mod numbers;
+mod octets;
+mod question;
 
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use api::Code;
 use api::gates::BATCH_GATES_MAX;
 
-use crate::caller;
 use crate::parsers::{megabytes, megabytes_or_auto, number, parsed, seconds};
 use crate::web::error::ApiError;
 
@@ -24,9 +28,13 @@ pub use engine::Device as EngineDevice;
 pub use engine::builtin;
 pub use engine::container::Form;
 pub use engine::{
-    CircuitBound, CircuitError, EvaluationKey, GATES_MAX, Gate, Lwe, LweList, OperandBlock,
-    OperationId as EngineOperation, PORT_BITS_MAX, Place, Preset, SeededLweList, Usage,
+    CircuitBound, CircuitError, EvaluationKey, GATES_MAX, Gate, Lwe, LweList, OperandBlock, PORT_BITS_MAX, Place,
+    Preset, SeededLweList, Usage,
 };
+pub use here::Here;
+pub use key::{AccountDigests, KeyName, Share};
+pub use octets::{NotWork, read_end, read_work, write_end, write_work};
+pub use question::{Ending, Figures, Question, Work, WorkEnd, WorkError, Worker, ask};
 
 /// Limits on computing, as the engine defines them.
 #[derive(Clone, Debug, clap::Args)]
@@ -72,21 +80,6 @@ pub struct ComputeConfig {
 
 const ROWS_MAX: RangeInclusive<u64> = BATCH_GATES_MAX as u64..=1 << 24;
 
-/// The share of the node that an account's work gets when other accounts compute too. The plan decides the share, and
-/// all keys of the account have this share together (readings P31).
-#[derive(Clone, Copy, Debug)]
-pub struct Share {
-    account: engine::AccountId,
-    weight: u32,
-}
-
-impl Share {
-    /// Returns the share of an account with this plan.
-    pub fn of(account: &api::ids::AccountId, plan: caller::Plan) -> Share {
-        Share { account: engine::AccountId(account.bits()), weight: plan.weight() }
-    }
-}
-
 /// The result of a search for devices.
 pub struct Detected {
     /// The devices that would compute, at least one.
@@ -95,7 +88,7 @@ pub struct Detected {
     pub passed_over: Vec<engine::PassedOver>,
 }
 
-/// Looks for devices in the same way as [`Engine::start`], and releases the devices again.
+/// Looks for devices in the same way as [`Here::start`], and releases the devices again.
 pub fn detect(config: &ComputeConfig, kernel_cache: Option<&Path>) -> Detected {
     let trial = |kind| driver_trial::run(config, kernel_cache, kind);
     let found = engine::detect::detect(config.backend, kernel_cache, &trial);
@@ -149,70 +142,6 @@ impl From<engine::DeviceState> for DeviceFacts {
     }
 }
 
-/// The engine of this node. A clone shares the same engine.
-#[derive(Clone)]
-pub struct Engine {
-    inner: engine::Engine,
-}
-
-impl Engine {
-    /// Starts the engine on the devices that the settings choose. `kernel_cache`: the folder of kernels compiled at
-    /// earlier starts; without it, compiling for a GPU takes seconds. Backends that are passed over are logged.
-    pub fn start(config: &ComputeConfig, kernel_cache: PathBuf) -> anyhow::Result<Engine> {
-        let trial = |kind| driver_trial::run(config, Some(&kernel_cache), kind);
-        let bounds = engine::Config { kernel_cache: Some(kernel_cache.clone()), ..bounds(config) };
-        let inner = engine::Engine::start(bounds, config.backend, &trial)?;
-        for passed in inner.passed_over() {
-            let (backend, reason) = (passed.backend, &passed.reason);
-            match config.backend {
-                BackendChoice::Auto => tracing::info!(backend, reason, "backend passed over"),
-                _ => tracing::warn!(
-                    backend,
-                    reason,
-                    "the backend that the settings name does not work, so another one computes"
-                ),
-            }
-        }
-        Ok(Engine { inner })
-    }
-
-    /// Starts the engine on these devices. The backend in the settings is ignored. Panics if the list is empty.
-    pub fn start_on(config: &ComputeConfig, devices: Vec<EngineDevice>) -> anyhow::Result<Engine> {
-        Ok(Engine { inner: engine::Engine::with_devices(bounds(config), devices)? })
-    }
-
-    /// Returns the build string of the backend (readings O7).
-    pub fn backend(&self) -> &str {
-        &self.inner.device().backend
-    }
-
-    /// Returns the name of the first device.
-    pub fn device_name(&self) -> &str {
-        &self.inner.device().name
-    }
-
-    /// Returns all devices, including the devices that were taken out of service.
-    pub fn devices(&self) -> Vec<DeviceFacts> {
-        self.inner.devices().into_iter().map(DeviceFacts::from).collect()
-    }
-
-    /// Returns the engine's present figures.
-    pub fn usage(&self) -> Usage {
-        self.inner.usage()
-    }
-
-    /// Cancels a circuit or an operation on encrypted numbers, unless the operation has ended.
-    pub fn cancel(&self, operation: EngineOperation) {
-        self.inner.cancel(operation);
-    }
-
-    /// Finishes the queued work, overwrites all keys and stops the engine. Blocks the calling thread until all this is
-    /// done.
-    pub fn shutdown(&self) {
-        self.inner.shutdown();
-    }
-}
-
 /// Returns the number of bytes of memory that this process may use.
 pub fn memory_bytes() -> u64 {
     engine::host_memory_bytes()
@@ -245,6 +174,15 @@ impl From<engine::Error> for RunError {
         match error {
             engine::Error::Gone => RunError::Gone,
             error => RunError::Api(refused(error)),
+        }
+    }
+}
+
+impl From<WorkError> for RunError {
+    fn from(error: WorkError) -> Self {
+        match error {
+            WorkError::Engine(error) => error.into(),
+            error @ (WorkError::Unfit(_) | WorkError::Dropped) => RunError::Api(ApiError::internal(error)),
         }
     }
 }

@@ -5,28 +5,33 @@ mod planning;
 mod seeds;
 mod stored_key;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use api::OperationId;
 use api::params::PresetFacts;
 use engine::container::Form;
-use engine::{Circuit, CircuitError, EvaluationKey, Gate, GateList, LweList, Params, Preset, Task};
+use engine::{Circuit, CircuitError, EvaluationKey, Gate, GateList, LweList, Params, Preset};
 use tokio::sync::oneshot;
 
-use super::{ComputeConfig, Engine, EngineOperation, RunError, Share, refused, too_large_key};
+use super::here::KeyShape;
+use super::question::{Figures, GatesQuestion, Question, Work, WorkEnd, Worker, ask};
+use super::{ComputeConfig, Here, KeyName, RunError, Share, too_large_key};
 use crate::web::error::ApiError;
 
 pub use ciphertexts::{
     check_fingerprint, empty_list, program, program_of_places, read_program, read_seeded_value, read_single,
     read_value, read_words, words_bytes, write_results, write_single, write_value,
 };
+pub(super) use planning::plan_again;
 pub use planning::{InputNoise, Mapping, PlanCache, PlanFacts, PlannedCircuit};
 pub use seeds::Seeds;
 pub use stored_key::{KeyStore, SealedKey, StoredKey};
 
-/// A key in the engine, with the properties that its ciphertexts must match.
+/// An open key, with the properties that its ciphertexts must match.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenKey {
-    session: engine::SessionId,
+    name: KeyName,
     /// The key's preset.
     pub preset: Preset,
     /// Whether another library made the key. Then the preset's figures for security and failure do not hold for the
@@ -37,9 +42,9 @@ pub struct OpenKey {
     fingerprint: Option<[u8; 8]>,
 }
 
-/// A key in the engine that is closed on drop, so that no key stays open when a request ends early.
+/// An open key that is closed on drop, so that no key stays open when a request ends early.
 pub struct OwnedKey {
-    engine: Engine,
+    worker: Here,
     key: OpenKey,
 }
 
@@ -54,7 +59,7 @@ impl std::ops::Deref for OwnedKey {
 impl Drop for OwnedKey {
     fn drop(&mut self) {
         // closing a key twice is harmless
-        drop(self.engine.close(&self.key));
+        drop(self.worker.close(&self.key));
     }
 }
 
@@ -148,30 +153,43 @@ impl Netlist {
     }
 }
 
-/// How a circuit's run ended.
-pub enum CircuitEnd {
-    /// All gates are completed.
-    Completed {
-        /// The output bits' ciphertexts, one output after another.
-        results: LweList,
-        /// Wall time of the evaluation.
-        compute: Duration,
-        /// Number of bootstraps that the engine ran.
-        bootstraps: u64,
-    },
-    /// [`Engine::cancel`] cancelled the run after these gates were completed.
-    Cancelled(Vec<(Gate, u64)>),
-    /// The run failed without results.
-    Failed(RunError),
+impl Program {
+    /// Runs the program. If the result is not ready at the deadline, the program fails and is not counted (readings E9).
+    pub async fn run(
+        self,
+        worker: &Arc<dyn Worker>,
+        id: OperationId,
+        key: &OpenKey,
+        deadline: Instant,
+    ) -> Result<Outcome, RunError> {
+        let Program { list, forms } = self;
+        let (submitted, shape) = (Instant::now(), [list.gates().len(), list.dimension() + 1]);
+        let question = Question::Gates(GatesQuestion { list });
+        match ask(worker, key.work(id, question, deadline), shape)?.await {
+            WorkEnd::Completed { results, figures: Figures { compute, units } } => {
+                let waited = submitted.elapsed().saturating_sub(compute);
+                Ok(Outcome { results: results.into(), forms, compute, waited, bootstraps: units })
+            }
+            WorkEnd::Cancelled(_) => Err(engine::Error::Cancelled.into()),
+            WorkEnd::Failed(error) => Err(error.into()),
+        }
+    }
 }
 
-impl Engine {
+impl OpenKey {
+    /// Makes the work of a question under this key.
+    pub fn work(&self, id: OperationId, question: Question, deadline: Instant) -> Work {
+        Work { id, key: self.name, question, deadline }
+    }
+}
+
+impl Here {
     /// Opens a key of an account, so that gates can run under it. Blocks: the first key of a shape waits until the
     /// kernels for this shape are compiled, which takes some seconds on a GPU. Call this outside the async threads.
     pub fn open(&self, key: StoredKey, share: Share) -> Result<OwnedKey, ApiError> {
         let (preset, imported, params, fingerprint) = (key.preset, key.imported, key.gate_params(), key.fingerprint);
-        let session = self.inner.open(key, share.account, share.weight).map_err(refused)?;
-        Ok(OwnedKey { engine: self.clone(), key: OpenKey { session, preset, imported, params, fingerprint } })
+        let name = self.open_key(key, KeyShape::Bits(params), share)?;
+        Ok(OwnedKey { worker: self.clone(), key: OpenKey { name, preset, imported, params, fingerprint } })
     }
 
     /// Closes a key. The key accepts no new work, and its memory is overwritten. The receiver is ready when that is
@@ -182,52 +200,8 @@ impl Engine {
             // the receiver may have been dropped
             let _ = erased.send(());
         };
-        self.inner.close(key.session, Box::new(tell));
+        self.close_key(key.name, Box::new(tell));
         hears
-    }
-
-    /// Runs a program. If the result is not ready at the deadline, the program fails and is not counted (readings E9).
-    pub async fn run(&self, key: &OpenKey, program: Program, deadline: Instant) -> Result<Outcome, RunError> {
-        let (done, result) = oneshot::channel();
-        let Program { list, forms } = program;
-        let submitted = Instant::now();
-        self.inner.submit(key.session, list, Some(deadline), Box::new(move |outcome| drop(done.send(outcome))))?;
-        let done = result.await.map_err(|_| ApiError::internal("the engine dropped an operation"))?;
-        let done = done.map_err(|failed| failed.error)?;
-        let waited = submitted.elapsed().saturating_sub(done.compute);
-        Ok(Outcome { results: done.results.into(), forms, compute: done.compute, waited, bootstraps: done.units })
-    }
-
-    /// Begins a circuit. `inputs`: one ciphertext for each input bit, one input after another. The receiver gets the
-    /// run's end. A run that is not completed at the deadline fails.
-    pub fn start_circuit(
-        &self,
-        key: &OpenKey,
-        circuit: &PlannedCircuit,
-        inputs: LweList,
-        deadline: Instant,
-    ) -> Result<(EngineOperation, oneshot::Receiver<CircuitEnd>), RunError> {
-        let (tell, hears) = oneshot::channel();
-        let told = move |outcome: Result<engine::Done, engine::Failed>| {
-            let end = match outcome {
-                Ok(done) => {
-                    let results = done.results.into();
-                    CircuitEnd::Completed { results, compute: done.compute, bootstraps: done.units }
-                }
-                Err(engine::Failed { error: engine::Error::Cancelled, completed }) => CircuitEnd::Cancelled(completed),
-                Err(failed) => CircuitEnd::Failed(failed.error.into()),
-            };
-            // the receiver may have been dropped
-            drop(tell.send(end));
-        };
-        let task = Task::circuit(circuit.plan.clone(), inputs);
-        let operation = self.inner.submit(key.session, task, Some(deadline), Box::new(told))?;
-        Ok((operation, hears))
-    }
-
-    /// Returns the number of completed gates of a running circuit. `None`: the engine does not run this operation.
-    pub fn gates_done(&self, operation: EngineOperation) -> Option<u64> {
-        self.inner.progress(operation).map(|progress| progress.done)
     }
 }
 

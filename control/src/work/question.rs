@@ -1,0 +1,182 @@
+//! Work as a value: the question that a worker is asked, and the end of the work. A question is a request that was
+//! parsed and checked. The worker plans the question again, unless the plan is still remembered.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use api::OperationId;
+use engine::{Error, Gate, GateList, LweList, Params, Plan, Rows, Task};
+
+use super::bits::{InputNoise, Mapping, PlanCache, PlannedCircuit, plan_again};
+use super::key::KeyName;
+use super::numbers::{Asked, NumbersShape, StoredOperand};
+
+/// Work for a worker.
+pub struct Work {
+    /// The id under which the work is cancelled and asked about. Work that was sent twice has the same id.
+    pub id: OperationId,
+    /// The key under which the worker computes.
+    pub key: KeyName,
+    /// The computation.
+    pub question: Question,
+    /// Work that is not completed by then fails. In bytes, this is the time that is left, because clocks of machines
+    /// differ and may jump.
+    pub deadline: Instant,
+}
+
+/// A computation. The operands stand in the question: words of ciphertexts, also those of values under handles, or
+/// containers of stored ciphertexts.
+pub enum Question {
+    /// Independent gates.
+    Gates(GatesQuestion),
+    /// A circuit of gates.
+    Circuit(CircuitQuestion),
+    /// An operation on encrypted numbers.
+    Numbers(NumbersQuestion),
+}
+
+/// Independent gates, folded ([`GateList::folded`]), with their operands.
+pub struct GatesQuestion {
+    pub(super) list: GateList,
+}
+
+/// A circuit and its inputs.
+pub struct CircuitQuestion {
+    /// The netlist's text.
+    pub(super) netlist: Arc<String>,
+    pub(super) mapping: Mapping,
+    pub(super) noise: InputNoise,
+    /// One ciphertext for each input bit, one input after another.
+    pub(super) inputs: LweList,
+    /// The plan, if this process has made one already. Not a part of the value.
+    pub(super) planned: Option<Arc<Plan>>,
+}
+
+/// An operation on encrypted numbers, with the containers of its ciphertexts.
+pub struct NumbersQuestion {
+    pub(super) asked: Asked,
+    pub(super) operands: Vec<StoredOperand>,
+    /// The plan with its operands' words, if this process has made one already. Not a part of the value.
+    pub(super) planned: Option<Task>,
+}
+
+impl PlannedCircuit {
+    /// Asks for the circuit with these inputs, the same for which the plan was made.
+    pub fn question(self, inputs: LweList) -> Question {
+        let PlannedCircuit { plan, netlist, mapping, noise, .. } = self;
+        Question::Circuit(CircuitQuestion { netlist, mapping, noise, inputs, planned: Some(plan) })
+    }
+}
+
+impl CircuitQuestion {
+    /// Returns the plan: the remembered one, or a new one.
+    ///
+    /// # Errors
+    /// The fault of the netlist, or inputs that do not fit it.
+    pub(super) fn plan(&mut self, params: &Params, remembered: &PlanCache) -> Result<Arc<Plan>, String> {
+        match self.planned.take() {
+            Some(plan) => Ok(plan),
+            None => plan_again(&self.netlist, params, &self.inputs, (self.mapping, self.noise), remembered),
+        }
+    }
+}
+
+impl NumbersQuestion {
+    /// Returns the plan: the remembered one, or a new one.
+    ///
+    /// # Errors
+    /// The fault that [`NumbersShape::plan`] finds.
+    pub(super) fn task(&mut self, shape: &NumbersShape) -> Result<Task, String> {
+        match self.planned.take() {
+            Some(task) => Ok(task),
+            None => shape.plan(&self.asked, &self.operands).map(|(task, _)| task).map_err(|error| error.message),
+        }
+    }
+}
+
+/// How work ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum WorkEnd {
+    /// The work is completed.
+    Completed {
+        /// The results, in the order that [`Task`] tells.
+        results: Rows,
+        /// Figures of the computation.
+        figures: Figures,
+    },
+    /// The work was cancelled after these gates were completed.
+    Cancelled(Vec<(Gate, u64)>),
+    /// The work failed without results.
+    Failed(WorkError),
+}
+
+/// Figures of completed work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Figures {
+    /// Wall time of the computation.
+    pub compute: Duration,
+    /// Units of work: bootstraps for gates.
+    pub units: u64,
+}
+
+/// Why work has no results.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WorkError {
+    /// The engine refused the work, or failed.
+    #[error(transparent)]
+    Engine(#[from] Error),
+    /// The work does not fit its key, or its bytes are no work.
+    #[error("not work for this key: {0}")]
+    Unfit(String),
+    /// The worker dropped the work.
+    #[error("the worker dropped the work")]
+    Dropped,
+}
+
+/// The end of work, once the work has ended.
+pub type Ending = Pin<Box<dyn Future<Output = WorkEnd> + Send>>;
+
+/// How long an answer may come after its deadline. A worker that is silent for longer is no longer waited for.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Asks a worker and waits for the end, until shortly after the deadline. Work that has not ended by then fails and is
+/// cancelled. Results of another shape than `[rows][row_words]` are refused.
+///
+/// # Errors
+/// As [`Worker::ask`].
+pub fn ask(worker: &Arc<dyn Worker>, work: Work, [rows, row_words]: [usize; 2]) -> Result<Ending, WorkError> {
+    let (id, last, worker) = (work.id.clone(), work.deadline + GRACE, worker.clone());
+    let ending = worker.ask(work)?;
+    Ok(Box::pin(async move {
+        match tokio::time::timeout_at(last.into(), ending).await {
+            Ok(WorkEnd::Completed { results, .. }) if (results.len(), results.row_words) != (rows, row_words) => {
+                let found = format!("results [{}][{}], not [{rows}][{row_words}]", results.len(), results.row_words);
+                WorkEnd::Failed(WorkError::Unfit(found))
+            }
+            Ok(end) => end,
+            Err(_) => {
+                worker.cancel(&id);
+                WorkEnd::Failed(Error::DeadlinePassed.into())
+            }
+        }
+    }))
+}
+
+/// Computes the answers to questions.
+pub trait Worker: Send + Sync {
+    /// Takes work. Plans the question, if no plan is remembered: up to seconds of CPU time for a large circuit, and
+    /// milliseconds for an operation on numbers.
+    ///
+    /// # Errors
+    /// When the worker refuses the work: nothing of it runs.
+    fn ask(&self, work: Work) -> Result<Ending, WorkError>;
+
+    /// Returns how much of some work is done: gates of a circuit, or steps of an operation on numbers. `None`: the work
+    /// is not running.
+    fn done(&self, id: &OperationId) -> Option<u64>;
+
+    /// Cancels work, unless the work has ended.
+    fn cancel(&self, id: &OperationId);
+}
