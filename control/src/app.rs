@@ -30,7 +30,6 @@ use crate::cache_store::{self, CacheStore};
 use crate::clock::{Clock, Timestamp};
 use crate::compute::bits::circuits::{self, StoredNetlists};
 use crate::compute::bits::sessions::Sessions;
-use crate::compute::engine::{ComputeConfig, Engine, EngineDevice, KeyStore};
 use crate::compute::numbers::arithmetic::open_keys::OpenKeys;
 use crate::compute::numbers::arithmetic::{self, RunningOperations};
 use crate::compute::numbers::vault::Vault;
@@ -54,6 +53,7 @@ use crate::web::Web;
 use crate::web::body::LARGEST_UPLOAD_BYTES;
 use crate::web::idempotency::Answers;
 use crate::web::offload::Offload;
+use crate::work::{EngineDevice, Here, KeyStore, Worker};
 use crate::{database, fail_point, listener};
 
 /// Time between two searches for expired sessions. The time is short, because a key must be overwritten within 5 s
@@ -100,18 +100,16 @@ impl App {
 
     /// Starts a node that reads the time from this clock.
     pub async fn start_at(config: Config, clock: Clock) -> anyhow::Result<Running> {
-        App::start_with(config, clock, Engine::start).await
+        App::start_with(config, clock, None, |here| Arc::new(here)).await
     }
 
-    /// Starts a node that computes on these devices, for tests and benches that do not measure the devices.
-    pub async fn start_on(config: Config, clock: Clock, devices: Vec<EngineDevice>) -> anyhow::Result<Running> {
-        App::start_with(config, clock, |bounds, _| Engine::start_on(bounds, devices)).await
-    }
-
-    async fn start_with(
+    /// Starts a node for tests and benches. With `devices`, these devices compute, and the settings choose none.
+    /// `through` makes the worker that the node asks, from the worker of this process.
+    pub async fn start_with(
         config: Config,
         clock: Clock,
-        engine: impl FnOnce(&ComputeConfig, PathBuf) -> anyhow::Result<Engine> + Send + 'static,
+        devices: Option<Vec<EngineDevice>>,
+        through: fn(Here) -> Arc<dyn Worker>,
     ) -> anyhow::Result<Running> {
         let tls = config.tls.clone().map(Tls::open).transpose()?;
         let data_dir = DataDir::open(&config.data_dir)?;
@@ -151,7 +149,12 @@ impl App {
         circuits::fail_unfinished(&store, &node_id, clock.now()).await?;
         arithmetic::fail_unfinished(&store, &node_id, clock.now()).await?;
         let (bounds, kernel_cache) = (config.compute.clone(), data_dir.kernel_cache());
-        let engine = tokio::task::spawn_blocking(move || engine(&bounds, kernel_cache)).await??;
+        let accounts = secrets.key(Purpose::WorkAccounts);
+        let here = tokio::task::spawn_blocking(move || match devices {
+            None => Here::start(&bounds, kernel_cache, accounts),
+            Some(devices) => Here::start_on(&bounds, devices, accounts),
+        });
+        let here = here.await??;
         let keys = KeyStore::open(data_dir.path(), &config.compute)?;
         let telemetry = Arc::new(Telemetry::new()?);
         let offload = Offload::new();
@@ -161,7 +164,7 @@ impl App {
         let sessions = Sessions::start(
             store.clone(),
             node_id,
-            engine.clone(),
+            here.clone(),
             clock.clone(),
             telemetry.clone(),
             config.sessions.clone(),
@@ -216,7 +219,6 @@ impl App {
         });
         let compute = Arc::new(Compute {
             netlists: StoredNetlists::new(store.clone(), offload.clone(), netlists),
-            plans: Arc::default(),
             vault: Arc::new(vault),
             open_keys: OpenKeys::new(),
             operations: RunningOperations::default(),
@@ -224,7 +226,8 @@ impl App {
             allow_sk_in_response: config.allow_sk_in_response,
             clock,
             store,
-            engine,
+            worker: through(here.clone()),
+            here,
             keys,
             sessions,
             circuits: config.circuits.clone(),
@@ -245,6 +248,7 @@ impl App {
             provider: provider.clone(),
             access: access.clone(),
             mailer: Mailer::new(&config.mail).context("ANGO_SMTP_URL")?,
+            unfinished: compute.unfinished.clone(),
             seals: seals.clone(),
             telemetry: compute.telemetry.clone(),
             pages: secrets.key(Purpose::InvoicePages),
@@ -321,8 +325,8 @@ impl App {
             api_addr,
             metrics_addr,
             base_url: areas.web.base_url.clone(),
-            backend: compute.engine.backend().to_owned(),
-            device_name: compute.engine.device_name().to_owned(),
+            backend: compute.here.backend().to_owned(),
+            device_name: compute.here.device_name().to_owned(),
             has_api_keys,
             config,
             areas,
@@ -387,11 +391,12 @@ impl Running {
             }
         }
         compute.sessions.lose_all().await;
-        // circuits that ran in the background have ended with their sessions; wait until their ends are recorded
+        // circuits that ran in the background have ended with their sessions; wait until their ends, and the results of
+        // e-mails that are being sent, are recorded
         compute.unfinished.idle().await;
         access.api_keys.record_use().await;
-        let engine = compute.engine.clone();
-        if tokio::task::spawn_blocking(move || engine.shutdown()).await.is_err() {
+        let here = compute.here.clone();
+        if tokio::task::spawn_blocking(move || here.shutdown()).await.is_err() {
             tracing::error!("the engine failed during its shutdown");
         }
         access.limits.close(access.clock.now()).await;
@@ -438,12 +443,12 @@ async fn erase(compute: Arc<Compute>, stopped: watch::Receiver<bool>) {
     let (mut ticks, mut lost_devices) = (Ticks::new(SWEEP_PERIOD, stopped), LostDevices::default());
     while ticks.next().await.is_some() {
         compute.sessions.erase_expired();
-        lost_devices.watch(&compute.engine.devices());
+        lost_devices.watch(&compute.here.devices());
         compute.telemetry.upkeep();
     }
 }
 
-/// Records the ends of sessions and trials. A separate task, so that a database that hangs delays nothing else.
+/// Records the ends of sessions and trials, and bounds the database's log. A separate task, so that a database that hangs delays nothing else.
 async fn record_ends(compute: Arc<Compute>, stopped: watch::Receiver<bool>) {
     let mut ticks = Ticks::new(SWEEP_PERIOD, stopped);
     while ticks.next().await.is_some() {
@@ -451,6 +456,9 @@ async fn record_ends(compute: Arc<Compute>, stopped: watch::Receiver<bool>) {
         compute.end_trials().await;
         compute.vault.look_after(compute.clock.now()).await;
         compute.open_keys.look_after(&compute).await;
+        if let Err(error) = compute.store.bound_wal().await {
+            tracing::warn!(cause = %error, "the database's write-ahead log could not be shortened");
+        }
     }
 }
 

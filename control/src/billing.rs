@@ -37,6 +37,7 @@ use tokio::sync::Notify;
 
 use crate::access::Access;
 use crate::clock::Clock;
+use crate::in_flight::InFlight;
 use crate::sealing::AccountSeals;
 use crate::secrets::Key;
 use crate::telemetry::Telemetry;
@@ -55,6 +56,8 @@ pub struct Billing {
     pub(crate) provider: Option<Arc<dyn PaymentProvider>>,
     pub(crate) access: Arc<Access>,
     pub(crate) mailer: Option<Mailer>,
+    /// Counts running work that a stopping node waits for: here, e-mails with documents that are being sent.
+    pub(crate) unfinished: InFlight,
     /// Opens the sealed documents that are attached to e-mails.
     pub(crate) seals: AccountSeals,
     pub(crate) telemetry: Arc<Telemetry>,

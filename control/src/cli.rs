@@ -30,8 +30,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use store::Schema;
 
-use crate::compute::engine::driver_trial;
 use crate::config::{Config, Flags};
+use crate::work::driver_trial;
 use crate::{database, router};
 
 /// Computes on encrypted bits that the server cannot read.

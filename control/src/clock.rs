@@ -4,8 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use time::OffsetDateTime;
+use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
+use time::{OffsetDateTime, PrimitiveDateTime};
+
+/// RFC 3339, in UTC with milliseconds.
+const RFC3339: &[BorrowedFormatItem<'_>] =
+    format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
 
 /// A moment in UTC, in microseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,11 +40,16 @@ impl Timestamp {
 
     /// Writes the moment in the form of RFC 3339, in UTC with milliseconds: `2026-01-31T23:59:59.123Z` (readings X3).
     pub fn rfc3339(self) -> String {
-        let format = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
         OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * 1000)
             .ok()
-            .and_then(|moment| moment.format(&format).ok())
+            .and_then(|moment| moment.format(RFC3339).ok())
             .expect("the clock shows a year of four digits")
+    }
+
+    /// Reads what [`Timestamp::rfc3339`] writes.
+    pub fn read(text: &str) -> Option<Timestamp> {
+        let moment = PrimitiveDateTime::parse(text, RFC3339).ok()?.assume_utc();
+        i64::try_from(moment.unix_timestamp_nanos() / 1000).ok().map(Timestamp)
     }
 }
 
@@ -81,6 +91,8 @@ mod tests {
     fn times_are_written_in_utc_with_milliseconds() {
         assert_eq!(Timestamp(1_769_903_999_123_456).rfc3339(), "2026-01-31T23:59:59.123Z");
         assert_eq!(Timestamp(0).rfc3339(), "1970-01-01T00:00:00.000Z");
+        assert_eq!(Timestamp::read("2026-01-31T23:59:59.123Z"), Some(Timestamp(1_769_903_999_123_000)));
+        assert_eq!(Timestamp::read("2026-01-31"), None);
     }
 
     #[test]

@@ -1,8 +1,7 @@
 //! Gates and circuits on encrypted bits, under keys of open sessions; operations on encrypted numbers, under stored
-//! keys. Other areas use the crate `engine` only through this area.
+//! keys.
 
 pub mod bits;
-pub mod engine;
 pub(crate) mod held_keys;
 pub(crate) mod lease;
 pub mod numbers;
@@ -14,7 +13,6 @@ use store::Store;
 use self::bits::CircuitsConfig;
 use self::bits::circuits::{self, StoredNetlists};
 use self::bits::sessions::Sessions;
-use self::engine::{Engine, KeyStore, PlanCache};
 use self::numbers::arithmetic::open_keys::OpenKeys;
 use self::numbers::arithmetic::{self, RunningOperations};
 use self::numbers::vault::Vault;
@@ -25,17 +23,20 @@ use crate::clock::Clock;
 use crate::in_flight::InFlight;
 use crate::telemetry::Telemetry;
 use crate::web::offload::Offload;
+use crate::work::{Here, KeyStore, Worker};
 
-/// Gate sessions and stored keys of a node, with the engine and everything else that computes with them.
+/// Gate sessions and stored keys of a node, with the workers and everything else that computes with them.
 pub struct Compute {
     pub(crate) clock: Clock,
     pub(crate) store: Store,
-    pub(crate) engine: Engine,
+    /// The worker that is asked.
+    pub(crate) worker: Arc<dyn Worker>,
+    /// The worker of this process, which opens keys.
+    pub(crate) here: Here,
     pub(crate) keys: KeyStore,
     pub(crate) sessions: Sessions,
     pub(crate) circuits: CircuitsConfig,
     pub(crate) netlists: StoredNetlists,
-    pub(crate) plans: Arc<PlanCache>,
     pub(crate) vault: Arc<Vault>,
     /// The open keys under which the engine computes on encrypted numbers.
     pub(crate) open_keys: OpenKeys,

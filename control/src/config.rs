@@ -23,8 +23,6 @@ pub use crate::blobs::{BucketConfig, BucketUrl};
 use crate::cache_store::CacheStoreConfig;
 use crate::caller::PlanTable;
 pub use crate::compute::bits::{CircuitsConfig, SessionsConfig};
-pub use crate::compute::engine::ComputeConfig;
-use crate::compute::engine::memory_bytes;
 pub use crate::compute::numbers::vault::VaultConfig;
 use crate::data_dir::OWN_DATABASE;
 pub use crate::events::address::WebhooksConfig;
@@ -33,6 +31,8 @@ use crate::parsers::{either, megabytes_or_auto, number, parsed, seconds};
 pub use crate::secrets::ServerSecret;
 pub use crate::tls::TlsConfig;
 pub use crate::web::cors::CorsOrigins;
+pub use crate::work::ComputeConfig;
+use crate::work::memory_bytes;
 
 use addresses::{cors_origins, network, public_url};
 

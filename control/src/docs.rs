@@ -162,8 +162,8 @@ form.addEventListener("submit", async (event) => {
 
 /// Text about the answers that the HTTP library itself sends to requests that reach no handler.
 const BELOW_THE_API: &str = "<h2>Answers without a code</h2>\n\
-    <p>A request that is not HTTP, such as one with a malformed request line or header or with two lengths, is answered \
-    with status 400. A request whose head has more than about 64 KB or 100 lines is answered with 431 (or 414, if the \
+    <p>A request that is not HTTP, such as one with a malformed request line or header or with two lengths, and one \
+    without a valid <code>Host</code> header or with two of them, is answered with status 400. A request whose head has more than about 64 KB or 100 lines is answered with 431 (or 414, if the \
     address is too long). These answers have no body, no <code>X-Request-Id</code> and no rate-limit headers, and \
     the connection is closed.</p>\n";
 

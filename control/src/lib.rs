@@ -16,6 +16,7 @@ pub mod config;
 pub mod router;
 pub mod secrets;
 pub mod web;
+pub mod work;
 
 mod blobs;
 mod data_dir;

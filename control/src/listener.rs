@@ -1,10 +1,14 @@
 //! Accepts connections, with TLS or without, and serves HTTP/1.1. Bounds the number of connections and the time for a
-//! request's head.
+//! request's head. Refuses requests that do not name their server once.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::Request;
+use axum::http::{StatusCode, header};
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -19,6 +23,7 @@ use tower::ServiceExt;
 
 use crate::tls::Tls;
 use crate::web::body::Lingering;
+use crate::web::host;
 use crate::web::peer::Peer;
 
 /// Timeout for a request's head, and for an idle connection.
@@ -41,6 +46,7 @@ pub async fn serve(
     connections_max: usize,
     mut stop: watch::Receiver<bool>,
 ) {
+    let router = router.layer(from_fn(with_host));
     let slots = Arc::new(Semaphore::new(connections_max));
     let graceful = GracefulShutdown::new();
     let mut builder = http1::Builder::new();
@@ -96,6 +102,15 @@ async fn shake_hands(
         stream = handshake => stream.ok()?.inspect_err(|error| tracing::debug!(%error, "no TLS handshake")).ok(),
         _ = stopped.wait_for(|stop| *stop) => None,
     }
+}
+
+/// Refuses a request without a valid `Host` as the HTTP library refuses what is not HTTP: without a body, and with the end
+/// of the connection.
+async fn with_host(request: Request, next: Next) -> Response {
+    if host::is_named_once(&request) {
+        return next.run(request).await;
+    }
+    (StatusCode::BAD_REQUEST, [(header::CONNECTION, "close")]).into_response()
 }
 
 /// Serves one connection until it closes.

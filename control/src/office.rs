@@ -4,10 +4,12 @@
 
 pub(crate) mod account;
 pub(crate) mod admin_keys;
+mod announced;
 mod answers;
 pub(crate) mod audit_log;
 mod body;
 mod charge;
+mod corrections;
 pub(crate) mod documents;
 pub(crate) mod ingest;
 pub(crate) mod jobs;
@@ -62,6 +64,11 @@ pub struct OfficeConfig {
     /// cost nothing on other plans do not count.
     #[arg(env = "ANGO_OFFICE_FREE_CALLS", default_value = "30", value_parser = number::<i64>(0..=1_000_000_000))]
     pub free_calls: i64,
+    // readings B15
+    /// Time in seconds for which the document of a payment waits for an event that says more about the sale, such as the
+    /// event of its invoice. 0 makes the document at once.
+    #[arg(env = "ANGO_INGEST_WAIT_S", default_value = "120", value_parser = number::<u64>(0..=86_400))]
+    pub ingest_wait_s: u64,
 }
 
 /// The administrator's secret. `Debug` hides the value.

@@ -177,6 +177,7 @@ fn api(behind: impl Fn(Door, Routes) -> Routes) -> OpenApiRouter<Areas> {
         .routes(administrator(routes!(admin_keys::issue)))
         // no `Door::Key`: the credential is the signature, the checkout's id, or the token in the address
         .routes(routes!(provider::webhook))
+        .routes(routes!(provider::stripe_webhook))
         .routes(signing_in(routes!(provider::by_session)))
         .routes(routes!(ingest::receive))
 }

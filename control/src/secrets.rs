@@ -80,6 +80,8 @@ pub enum Purpose {
     RefreshTokens,
     /// Authenticates the addresses of invoice pages.
     InvoicePages,
+    /// Digests the ids of accounts for workers.
+    WorkAccounts,
     /// Stored in the database, so that nodes can check that they have the same secret.
     Recognition,
 }
@@ -96,6 +98,7 @@ impl Purpose {
             Purpose::SessionIds => "ango session ids",
             Purpose::RefreshTokens => "ango refresh tokens",
             Purpose::InvoicePages => "ango invoice pages",
+            Purpose::WorkAccounts => "ango accounts of work",
             Purpose::Recognition => "ango recognition",
         }
     }
@@ -160,7 +163,7 @@ pub fn derived(from: &Key, name: &str) -> Key {
 mod tests {
     use super::*;
 
-    const PURPOSES: [Purpose; 10] = [
+    const PURPOSES: [Purpose; 11] = [
         Purpose::Accounts,
         Purpose::Cursors,
         Purpose::SigningKeys,
@@ -170,6 +173,7 @@ mod tests {
         Purpose::SessionIds,
         Purpose::RefreshTokens,
         Purpose::InvoicePages,
+        Purpose::WorkAccounts,
         Purpose::Recognition,
     ];
 

@@ -31,6 +31,10 @@ impl Telemetry {
             describe_gauge!("ango_lockouts", "Lockouts in force, by kind.");
             describe_gauge!("ango_database_connections", "Connections to the database, by state: in_use or idle.");
             describe_gauge!("ango_database_connections_max", "Limit of ango_database_connections.");
+            describe_gauge!(
+                "ango_database_wal_bytes",
+                "Bytes of SQLite's write-ahead log, which grows while someone reads for long; absent on PostgreSQL."
+            );
             describe_gauge!("ango_body_bytes", "Bytes of memory that bodies in transit hold.");
             describe_gauge!("ango_body_bytes_max", "Limit of ango_body_bytes.");
             describe_histogram!(

@@ -11,6 +11,7 @@ pub(crate) mod cors;
 pub(crate) mod edge;
 pub(crate) mod envelope;
 pub(crate) mod error;
+pub(crate) mod host;
 pub(crate) mod idempotency;
 pub(crate) mod json;
 pub(crate) mod octets;

@@ -5,21 +5,14 @@
 //! so on until a node answers. That node is killed after its answer. So the suite needs no list of the writes.
 #![cfg(all(unix, feature = "held-keys", debug_assertions))]
 
-use std::io::{BufRead, BufReader, Read};
-use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-
 use control::admin::{self, Operator};
 use control::caller::Plan;
 use control::caller::{Environment, Role};
-use control::config::Config;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use store::{RecordedState, Store};
-use tempfile::TempDir;
 use tests_service::http::{Request, Response};
+use tests_service::node::{self, serial};
 use tests_service::users::PASSWORD;
 use tests_store::Kind;
 
@@ -36,16 +29,9 @@ const NETLIST: &str = "2 4\n2 1 1\n1 1\n\n2 1 0 1 2 AND\n2 1 2 1 3 XOR\n";
 /// More writes than any request makes.
 const WRITES_MAX: u32 = 20;
 
-/// Returns another number on each call.
-fn serial() -> u32 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
 /// A data folder, its database, and an account with an API key.
 struct Place {
-    folder: TempDir,
-    config: Config,
+    here: node::Place,
     store: Store,
     key: String,
     account: String,
@@ -54,41 +40,18 @@ struct Place {
 impl Place {
     /// Makes a place with a new account. Returns `None` if this machine lacks the database.
     async fn new(kind: Kind) -> Option<Place> {
-        let folder = tempfile::tempdir().unwrap();
-        let mut config = Config::in_folder(folder.path());
-        config.database_url = kind.new_url(folder.path())?;
+        let here = node::Place::new(kind, &["anonymous", "free"]).await?;
         let (role, plan) = (Role::AccountAdmin, Some(Plan::Enterprise));
-        admin::prepare(&config).await.unwrap();
-        let made = admin::create_key(&config, role, Environment::Live, None, plan).await.unwrap();
-        // no limits, because with limits the node would record each request in the database before the request runs
-        let unlimited = "requests-a-day = \"unlimited\"\nrequests-a-month = \"unlimited\"\nburst-a-second = 1000\n";
-        let limits = format!("[plans.anonymous]\n{unlimited}[plans.free]\n{unlimited}");
-        std::fs::write(folder.path().join("ango.toml"), limits).unwrap();
-        let store = Store::open(&config.database_url).await.unwrap();
-        Some(Place { key: made.key.to_string(), account: made.account_id.as_str().to_owned(), folder, config, store })
-    }
-
-    fn orders(&self) -> PathBuf {
-        self.folder.path().join("orders")
+        let made = admin::create_key(&here.config, role, Environment::Live, None, plan).await.unwrap();
+        let store = here.store.clone();
+        Some(Place { key: made.key.to_string(), account: made.account_id.as_str().to_owned(), here, store })
     }
 
     fn start(&self) -> Node {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_ango"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--backend", "cpu"])
-            // a fixed public URL: each start uses another port, but the issuer in the session tokens must stay the same
-            .args(["--public-url", "http://node", "--trusted-proxies", "127.0.0.0/8", "--data-dir"])
-            .arg(self.folder.path())
-            .env_clear()
-            .env("ANGO_DATABASE_URL", &self.config.database_url)
-            .env("ANGO_FAIL_POINT", self.orders())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut output = BufReader::new(process.stdout.take().unwrap());
-        let line = output.by_ref().lines().map(Result::unwrap).find(|line| line.starts_with("  API "));
-        let line = line.expect("the node prints its address");
-        Node { process, address: line.rsplit("http://").next().unwrap().trim().parse().unwrap(), _output: output }
+        let mut command = self.here.serve(env!("CARGO_BIN_EXE_ango"));
+        // a fixed public URL: each start uses another port, but the issuer in the session tokens must stay the same
+        command.args(["--public-url", "http://node", "--trusted-proxies", "127.0.0.0/8"]);
+        Node(node::Node::start(command))
     }
 
     /// Sends requests that `prepare` makes, each to a node that dies one write later than the node before, until a node
@@ -102,14 +65,14 @@ impl Place {
         for moment in ["before", "after"] {
             for write in 1.. {
                 let (given, request) = prepare(&node).await;
-                std::fs::write(self.orders(), format!("{moment} {write} {}", serial())).unwrap();
+                self.here.kill_at(moment, write);
                 let answer = node.send(&request).await;
                 let died = match &answer {
                     Some(answer) => node.dies_on_its_own(&self.key, answer).await,
                     None => true,
                 };
-                std::fs::remove_file(self.orders()).unwrap();
-                node.kill();
+                self.here.spare();
+                drop(node);
                 node = self.start();
                 tests_service::ledger::assert_adds_up(&self.store, &self.account).await;
                 check(&node, given, &request, answer).await;
@@ -138,7 +101,7 @@ impl Place {
     /// Creates a user, who has not signed in yet. Returns the user's e-mail address.
     async fn user(&self) -> String {
         let email = format!("user-{}@example.org", serial());
-        let operator = Operator::open(&self.config).await.unwrap();
+        let operator = Operator::open(&self.here.config).await.unwrap();
         operator.create_user(&email, PASSWORD, Role::Developer, None).await.unwrap();
         email
     }
@@ -152,19 +115,14 @@ impl Place {
 }
 
 /// A node in another process, killed when dropped.
-struct Node {
-    process: Child,
-    address: SocketAddr,
-    /// The node's output, which must stay open while the node writes to it.
-    _output: BufReader<ChildStdout>,
-}
+struct Node(node::Node);
 
 impl Node {
     /// Sends a request from a new address, because a single address would be locked out. `None` if the node died.
     async fn send(&self, request: &Request) -> Option<Response> {
         let [_, high, middle, low] = serial().to_be_bytes();
         let from = format!("10.{high}.{middle}.{low}");
-        request.clone().header("X-Forwarded-For", &from).try_send(self.address).await
+        request.clone().header("X-Forwarded-For", &from).try_send(self.0.address).await
     }
 
     /// Sends a request to a node that must not die. Returns the status of the answer.
@@ -188,19 +146,6 @@ impl Node {
             }
         }
         true
-    }
-
-    /// Kills the process like `kill -9`.
-    fn kill(&mut self) {
-        // fails if the process has ended already
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        self.kill();
     }
 }
 
@@ -317,16 +262,16 @@ async fn work_of_many_callers_is_charged_once_each(place: &Place) {
             let requests: Vec<Request> =
                 (0..CALLERS).map(|_| once(place.with_key(Request::post(GATE, &gate)))).collect();
             let before = place.charged().await;
-            std::fs::write(place.orders(), format!("{moment} {write} {}", serial())).unwrap();
-            let address = node.address;
+            place.here.kill_at(moment, write);
+            let address = node.0.address;
             let sent =
                 requests.iter().cloned().map(|request| tokio::spawn(async move { request.try_send(address).await }));
             let mut answers = Vec::new();
             for answer in sent.collect::<Vec<_>>() {
                 answers.push(answer.await.unwrap());
             }
-            std::fs::remove_file(place.orders()).unwrap();
-            node.kill();
+            place.here.spare();
+            drop(node);
             node = place.start();
             let mut charged = 0;
             for (request, answer) in requests.iter().zip(answers) {
@@ -485,7 +430,7 @@ async fn keys_are_rotated_once(place: &Place) {
         .at_every_write(
             async |_| {
                 let (role, plan) = (Role::Developer, Some(Plan::Enterprise));
-                let made = admin::create_key(&place.config, role, Environment::Test, None, plan).await.unwrap();
+                let made = admin::create_key(&place.here.config, role, Environment::Test, None, plan).await.unwrap();
                 let rotate = Request::new("POST", ROTATE).key(&made.key);
                 ((made.account_id, rotate.clone()), once(rotate))
             },
@@ -493,7 +438,7 @@ async fn keys_are_rotated_once(place: &Place) {
                 let answer = again(node, request, answer).await;
                 assert!(node.takes(&text(&answer.ok(200)["key"])).await);
                 node.send(&once(rotate)).await.unwrap().error(409, "CONFLICT");
-                let keys = Operator::open(&place.config).await.unwrap().keys(Some(&account)).await.unwrap();
+                let keys = Operator::open(&place.here.config).await.unwrap().keys(Some(&account)).await.unwrap();
                 assert_eq!(keys.len(), 2);
             },
         )
@@ -613,8 +558,8 @@ async fn a_reset_link_is_used_up_with_its_effect(place: &Place) {
         .at_every_write(
             async |_| {
                 let email = place.user().await;
-                let operator = Operator::open(&place.config).await.unwrap();
-                let (_, link) = operator.reset_link(&place.config, &email).await.unwrap();
+                let operator = Operator::open(&place.here.config).await.unwrap();
+                let (_, link) = operator.reset_link(&place.here.config, &email).await.unwrap();
                 let token = link.split_once('#').unwrap().1;
                 let body = json!({"token": token, "new_password": NEW_PASSWORD});
                 (email, Request::post("/auth/reset", &body))
@@ -634,15 +579,15 @@ async fn a_setup_link_makes_an_administrator_or_can_be_used_again(kind: Kind) {
     for moment in ["before", "after"] {
         for write in 1..WRITES_MAX {
             let place = Place::new(kind).await.unwrap();
-            let link = admin::users::setup_link(&place.config).await.unwrap();
+            let link = admin::users::setup_link(&place.here.config).await.unwrap();
             let (_, token) = link.split_once('#').unwrap();
             let body = json!({"token": token, "email": "ada@example.org", "password": PASSWORD});
             let request = Request::post("/auth/setup", &body);
-            let mut node = place.start();
-            std::fs::write(place.orders(), format!("{moment} {write}")).unwrap();
+            let node = place.start();
+            place.here.kill_at(moment, write);
             let answer = node.send(&request).await;
-            std::fs::remove_file(place.orders()).unwrap();
-            node.kill();
+            place.here.spare();
+            drop(node);
             let node = place.start();
             match &answer {
                 Some(answer) => assert_eq!(node.status(refresh(&tokens_of(&answer.ok(201))[1])).await, 200),

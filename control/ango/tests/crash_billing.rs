@@ -8,24 +8,18 @@
 #![cfg(all(unix, debug_assertions))]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader, Read};
-use std::net::SocketAddr;
-use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use control::access::limits::{Period, month_start};
+use control::access::limits::month_start;
 use control::admin::{self, Operator};
 use control::caller::{Environment, Plan, Role};
-use control::clock::{Clock, Timestamp};
-use control::config::Config;
+use control::clock::Timestamp;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use store::{Invoice, InvoiceItem, InvoiceState, Store};
-use tempfile::TempDir;
-use tests_service::http::{Request, Response};
+use tests_service::http::Request;
 use tests_service::mailbox::Mailbox;
+use tests_service::node::{self, Node, serial, until};
 use tests_service::payments::{Moment, PaymentStandIn, WEBHOOK_SECRET};
 use tests_service::receiver::Receiver;
 use tests_store::Kind;
@@ -39,8 +33,6 @@ const LANES: u32 = 4;
 const STEPS_MAX: u32 = 60;
 /// Longest time that the test waits for something to become true.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Pause between two looks.
-const LOOK: Duration = Duration::from_millis(5);
 /// The time of the close of a month after the month's end.
 const AFTER_MONTH: Duration = Duration::from_secs(11 * 60);
 /// The leases of jobs and deliveries are over after this time.
@@ -74,29 +66,10 @@ fn chosen(deaths: &[Death]) -> Vec<Death> {
     deaths.iter().copied().filter(is_chosen).collect()
 }
 
-/// Returns another number on each call.
-fn serial() -> u32 {
-    static NEXT: AtomicU32 = AtomicU32::new(1);
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
-/// Waits until `is_true` answers true.
-async fn until(what: &str, is_true: impl AsyncFn() -> bool) {
-    let begun = Instant::now();
-    while !is_true().await {
-        assert!(begun.elapsed() < PATIENCE, "not in time: {what}");
-        tokio::time::sleep(LOOK).await;
-    }
-}
-
 /// A data folder, its database, and what surrounds its nodes.
 struct Place {
-    folder: TempDir,
-    config: Config,
+    here: node::Place,
     store: Store,
-    /// The clock of the nodes and of the provider.
-    clock: Clock,
-    ahead_s: AtomicU64,
     /// `None`: the nodes make the invoices themselves, and send e-mails.
     provider: Option<PaymentStandIn>,
     mailbox: Mailbox,
@@ -113,134 +86,58 @@ struct Customer {
     customer: String,
 }
 
-/// A node in another process, killed when dropped.
-struct Node {
-    process: Arc<Mutex<Child>>,
-    address: SocketAddr,
-    /// The node's output, which must stay open while the node writes to it.
-    _output: BufReader<ChildStdout>,
-}
-
-/// Kills the process like `kill -9`.
-fn kill(process: &Mutex<Child>) {
-    let mut process = process.lock().unwrap();
-    // fails if the process has ended already
-    let _ = process.kill();
-    let _ = process.wait();
-}
-
-impl Node {
-    /// Sends a request. `None` if the node died.
-    async fn send(&self, request: &Request) -> Option<Response> {
-        request.try_send(self.address).await
-    }
-
-    fn is_dead(&self) -> bool {
-        self.process.lock().unwrap().try_wait().unwrap().is_some()
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        kill(&self.process);
-    }
-}
-
 impl Place {
     /// Makes a place. Returns `None` if this machine lacks the database.
     async fn new(kind: Kind, lane: u32, has_provider: bool) -> Option<Place> {
-        let folder = tempfile::tempdir().unwrap();
-        let mut config = Config::in_folder(folder.path());
-        config.database_url = kind.new_url(folder.path())?;
-        admin::prepare(&config).await.unwrap();
-        // no limits, because with limits the node would record each request in the database before the request runs
-        let unlimited = "requests-a-day = \"unlimited\"\nrequests-a-month = \"unlimited\"\nburst-a-second = 1000\n";
-        let plans = ["anonymous", "free", "payg", "starter", "pro"];
-        let limits: String = plans.map(|plan| format!("[plans.{plan}]\n{unlimited}")).concat();
-        std::fs::write(folder.path().join("ango.toml"), limits).unwrap();
-        let store = Store::open(&config.database_url).await.unwrap();
-        let clock = Clock::system();
+        let here = node::Place::new(kind, &["anonymous", "free", "payg", "starter", "pro"]).await?;
+        let store = here.store.clone();
         let provider = if has_provider { Some(PaymentStandIn::start().await) } else { None };
         if let Some(provider) = &provider {
-            provider.follow(&clock);
+            provider.follow(&here.clock);
         }
         let (mailbox, receiver) = (Mailbox::start().await, Receiver::start().await);
-        Some(Place { folder, config, store, clock, ahead_s: AtomicU64::new(0), provider, mailbox, receiver, lane })
+        Some(Place { here, store, provider, mailbox, receiver, lane })
     }
 
     fn provider(&self) -> &PaymentStandIn {
         self.provider.as_ref().expect("the place has a provider")
     }
 
-    fn path(&self, name: &str) -> std::path::PathBuf {
-        self.folder.path().join(name)
-    }
-
     async fn start(&self) -> Node {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ango"));
+        let mut command = self.here.serve(env!("CARGO_BIN_EXE_ango"));
+        // a fixed public URL: each start uses another port, but the addresses of invoices must stay the same
         command
-            .args(["serve", "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--backend", "cpu"])
-            // a fixed public URL: each start uses another port, but the addresses of invoices must stay the same
-            .args(["--public-url", "http://node", "--data-dir"])
-            .arg(self.folder.path())
-            .env_clear()
-            .env("ANGO_DATABASE_URL", &self.config.database_url)
-            .env("ANGO_FAIL_POINT", self.path("orders"))
-            .env("ANGO_CLOCK_AHEAD", self.path("ahead"))
+            .args(["--public-url", "http://node"])
             .env("ANGO_WEBHOOKS_ALLOW_NETWORKS", "127.0.0.0/8")
             .env("ANGO_WEBHOOKS_ALLOW_HTTP", "true");
         match &self.provider {
             Some(provider) => command.envs(provider.variables()).env("ANGO_PAYMENTS_CALLS_PER_SECOND", "1000"),
             None => command.env("ANGO_SMTP_URL", format!("smtp://{}", self.mailbox.address)),
         };
-        command.stdout(Stdio::piped()).stderr(Stdio::null());
         // the other lanes go on meanwhile
-        let begin = move || {
-            let mut process = command.spawn().unwrap();
-            let mut output = BufReader::new(process.stdout.take().unwrap());
-            let line = output.by_ref().lines().map(Result::unwrap).find(|line| line.starts_with("  API "));
-            let line = line.expect("the node prints its address");
-            let address = line.rsplit("http://").next().unwrap().trim().parse().unwrap();
-            Node { process: Arc::new(Mutex::new(process)), address, _output: output }
-        };
-        tokio::task::spawn_blocking(begin).await.unwrap()
-    }
-
-    /// Moves the clock of the provider, and of the nodes a moment later.
-    fn move_by(&self, by: Duration) {
-        self.clock.advance(by);
-        let ahead_s = self.ahead_s.fetch_add(by.as_secs(), Ordering::Relaxed) + by.as_secs();
-        std::fs::write(self.path("ahead"), ahead_s.to_string()).unwrap();
-    }
-
-    fn month(&self) -> i64 {
-        Period::of(self.clock.now()).month
+        Node::start_aside(command).await
     }
 
     /// Moves the clock to the close of a month, if that is in the future.
     fn move_past(&self, month: i64) {
         let close = month_start(month + 1).plus(AFTER_MONTH);
         // whole seconds, rounded up
-        self.move_by(Duration::from_secs(close.since(self.clock.now()).as_secs() + 1));
+        self.here.move_by(Duration::from_secs(close.since(self.here.clock.now()).as_secs() + 1));
     }
 
     /// Lets the node die at this step, from now on.
     fn arm(&self, node: &Node, death: Death, step: u32) {
-        let at_request = |moment| {
-            let process = node.process.clone();
-            self.provider().ambush(moment, step, move || kill(&process));
-        };
-        let at_write = |word| std::fs::write(self.path("orders"), format!("{word} {step} {}", serial())).unwrap();
+        let at_request = |moment| self.provider().ambush(moment, step, node.killer());
         match death {
-            Death::BeforeWrite => at_write("before"),
-            Death::AfterWrite => at_write("after"),
+            Death::BeforeWrite => self.here.kill_at("before", step),
+            Death::AfterWrite => self.here.kill_at("after", step),
             Death::BeforeRequest => at_request(Moment::Arrived),
             Death::AfterRequest => at_request(Moment::Done),
         }
     }
 
     fn disarm(&self) {
-        let _ = std::fs::remove_file(self.path("orders"));
+        self.here.spare();
         if let Some(provider) = &self.provider {
             provider.lift_ambush();
         }
@@ -270,10 +167,10 @@ impl Place {
                 self.disarm();
                 drop(node);
                 let distance = distances.next().unwrap();
-                self.move_by(distance);
+                self.here.move_by(distance);
                 node = self.start().await;
                 finish(&node, &about).await;
-                let audit = self.store.audit_ledger(self.clock.now().0).await.unwrap();
+                let audit = self.store.audit_ledger(self.here.clock.now().0).await.unwrap();
                 assert_eq!((audit.open, audit.findings), (0, vec![]), "{death:?} {step}, {distance:?}");
                 if !died {
                     assert!(step > 1, "the work has no step: {death:?}");
@@ -286,7 +183,7 @@ impl Place {
 
     /// Makes an account on this plan, with a card at the provider, if there is one.
     async fn customer(&self, plan: Plan) -> Customer {
-        let made = admin::create_key(&self.config, Role::AccountAdmin, Environment::Live, None, Some(plan)).await;
+        let made = admin::create_key(&self.here.config, Role::AccountAdmin, Environment::Live, None, Some(plan)).await;
         let made = made.unwrap();
         let account = made.account_id.as_str().to_owned();
         let mut subscription = self.store.subscription(&account).await.unwrap().unwrap();
@@ -306,11 +203,11 @@ impl Place {
         let item = InvoiceItem {
             item_id: format!("{account}:fee:{}", serial()),
             account_id: account.to_owned(),
-            month: self.month(),
+            month: self.here.month(),
             description: "A fee".to_owned(),
             amount_usd_cents: FEE_CENTS,
             invoice_id: String::new(),
-            created_at: self.clock.now().0,
+            created_at: self.here.clock.now().0,
         };
         self.store.write(async |tx| tx.add_invoice_item(&item).await).await.unwrap();
     }
@@ -325,7 +222,7 @@ impl Place {
 
     /// Waits until all months that are over are billed.
     async fn until_billed(&self) {
-        let last = self.month() - 1;
+        let last = self.here.month() - 1;
         until("the months are billed", async || self.store.job_done_through("months").await.unwrap() >= last).await;
     }
 
@@ -345,7 +242,7 @@ impl Place {
             assert!(begun.elapsed() < PATIENCE, "deliveries remain");
             tokio::time::sleep(Duration::from_millis(50)).await;
             if begun.elapsed() > Duration::from_secs(2) {
-                self.move_by(LEASES);
+                self.here.move_by(LEASES);
             }
         }
     }
@@ -422,7 +319,7 @@ async fn a_month_is_billed_once_through_the_provider(kind: Kind, lane: u32) {
     let begin = async |node: &Node| {
         place.use_office(node, &user.key).await;
         place.add_fee(&owing.account).await;
-        place.month()
+        place.here.month()
     };
     let work = async |_: &Node, month: &i64| {
         place.move_past(*month);
@@ -457,14 +354,14 @@ async fn a_month_is_billed_once_by_the_node(kind: Kind, lane: u32) {
     let begin = async |node: &Node| {
         place.use_office(node, &user.key).await;
         place.add_fee(&user.account).await;
-        (place.month(), letters(&place.mailbox).await)
+        (place.here.month(), letters(&place.mailbox).await)
     };
     let work = async |_: &Node, (month, _): &(i64, BTreeMap<String, String>)| {
         place.move_past(*month);
         true
     };
     let is_idle = async || {
-        let notices = place.store.due_notices(place.clock.now().0, 1).await.unwrap();
+        let notices = place.store.due_notices(place.here.clock.now().0, 1).await.unwrap();
         notices.is_empty() && place.store.due_emails(i64::MAX, 1).await.unwrap().is_empty()
     };
     let is_done = async |(month, _): &(i64, BTreeMap<String, String>)| {
@@ -484,7 +381,7 @@ async fn a_month_is_billed_once_by_the_node(kind: Kind, lane: u32) {
         let new: Vec<&String> = all.iter().filter(|(id, _)| !before.contains_key(*id)).map(|(_, text)| text).collect();
         let different: BTreeSet<&String> = new.iter().copied().collect();
         assert!(!new.is_empty() && new.len() == different.len(), "{new:?}");
-        let operator = Operator::open(&place.config).await.unwrap().with_clock(&place.clock);
+        let operator = Operator::open(&place.here.config).await.unwrap().with_clock(&place.here.clock);
         operator.end_invoice(&made.invoice_id, InvoiceState::Paid).await.unwrap();
         place.deliver_webhooks().await;
     };
@@ -558,7 +455,7 @@ async fn a_purchase_makes_one_key(kind: Kind, lane: u32) {
         // the key is shown for a day
         let show = Request::get(format!("/v1/keys/by-session?session_id={}", sale.session));
         let shown = node.send(&show).await.unwrap();
-        let is_shown = Timestamp(purchase.created_at).plus(Duration::from_secs(24 * 3600)) > place.clock.now();
+        let is_shown = Timestamp(purchase.created_at).plus(Duration::from_secs(24 * 3600)) > place.here.clock.now();
         if is_shown {
             let key = shown.ok(200)["key"].as_str().unwrap().to_owned();
             assert_eq!(node.send(&Request::get("/v1/me").key(&key)).await.unwrap().ok(200)["plan"], "pro");
@@ -595,7 +492,7 @@ impl Place {
         for subscription in self.of_customer("sub_0", customer) {
             let id = subscription["id"].as_str().unwrap();
             let end = |found: &Value| found["items"]["data"][0]["current_period_end"].as_i64().unwrap();
-            let now_s = self.clock.now().seconds() as i64;
+            let now_s = self.here.clock.now().seconds() as i64;
             while end(&self.provider().account().object(id)) <= now_s {
                 self.provider().account().renew(id);
                 renewals += 1;

@@ -3,10 +3,6 @@
 #![cfg(all(unix, debug_assertions))]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader, Read};
-use std::net::SocketAddr;
-use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use api::AccountId;
@@ -17,6 +13,7 @@ use serde_json::{Value, json};
 use store::Store;
 use tests_service::TestServer;
 use tests_service::http::{Request, Response};
+use tests_service::node::{Node, Place};
 use tests_service::payments::{PaymentStandIn, WEBHOOK_SECRET};
 use tests_service::receiver::Receiver;
 use tests_store::Kind;
@@ -37,51 +34,13 @@ impl Numbers {
     }
 }
 
-/// A node in another process, killed when dropped.
-struct Node {
-    process: Child,
-    address: SocketAddr,
-    /// The node's output, which must stay open while the node writes to it.
-    _output: BufReader<ChildStdout>,
-}
-
-impl Node {
-    fn start(folder: &Path, config: &Config, provider: &PaymentStandIn) -> Node {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_ango"))
-            .args([
-                "serve",
-                "--listen",
-                "127.0.0.1:0",
-                "--metrics-listen",
-                "127.0.0.1:0",
-                "--backend",
-                "cpu",
-                "--data-dir",
-            ])
-            .arg(folder)
-            .env_clear()
-            .env("ANGO_DATABASE_URL", &config.database_url)
-            .env("ANGO_FAIL_POINT", folder.join("orders"))
-            .env("ANGO_WEBHOOKS_ALLOW_NETWORKS", "127.0.0.0/8")
-            .env("ANGO_WEBHOOKS_ALLOW_HTTP", "true")
-            .envs(provider.variables())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut output = BufReader::new(process.stdout.take().unwrap());
-        let line = output.by_ref().lines().map(Result::unwrap).find(|line| line.starts_with("  API "));
-        let line = line.expect("the node prints its address");
-        Node { process, address: line.rsplit("http://").next().unwrap().trim().parse().unwrap(), _output: output }
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        // like `kill -9`; fails if the process has ended already
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+fn start(place: &Place, provider: &PaymentStandIn) -> Node {
+    let mut command = place.serve(env!("CARGO_BIN_EXE_ango"));
+    command
+        .env("ANGO_WEBHOOKS_ALLOW_NETWORKS", "127.0.0.0/8")
+        .env("ANGO_WEBHOOKS_ALLOW_HTTP", "true")
+        .envs(provider.variables());
+    Node::start(command)
 }
 
 /// The payments that the database must hold at the end of the test.
@@ -92,19 +51,15 @@ struct Expected {
 }
 
 async fn events_survive(kind: Kind) {
-    let folder = tempfile::tempdir().unwrap();
-    let mut config = Config::in_folder(folder.path());
-    let Some(url) = kind.new_url(folder.path()) else { return };
-    config.database_url = url;
-    admin::prepare(&config).await.unwrap();
+    let Some(place) = Place::new(kind, &[]).await else { return };
+    let (config, store) = (place.config.clone(), place.store.clone());
     let made =
         admin::create_key(&config, Role::AccountAdmin, Environment::Live, None, Some(Plan::Enterprise)).await.unwrap();
     let (key, account) = (made.key.to_string(), made.account_id);
-    let store = Store::open(&config.database_url).await.unwrap();
     let (provider, receiver) = (PaymentStandIn::start().await, Receiver::start().await);
     let customer = customer_of(&provider, &store, &account).await;
     {
-        let node = Node::start(folder.path(), &config, &provider);
+        let node = start(&place, &provider);
         let hook = json!({"url": receiver.url(), "events": []});
         Request::post("/api/v1/webhooks", &hook).key(&key).send(node.address).await.ok(201);
     }
@@ -113,13 +68,12 @@ async fn events_survive(kind: Kind) {
     let runs = tests_extent::pick(short, full);
     for seed in 0..runs {
         let mut numbers = Numbers(seed);
-        let node = Node::start(folder.path(), &config, &provider);
+        let node = start(&place, &provider);
         let fresh =
             admin::create_key(&config, Role::Developer, Environment::Live, Some(account.clone()), None).await.unwrap();
         let (invoice, event) = paid_invoice(&provider, &customer);
         let moment = ["before", "after"][numbers.below(2) as usize];
-        let order = format!("{moment} {} {seed}", 1 + numbers.below(8));
-        std::fs::write(folder.path().join("orders"), order).unwrap();
+        place.kill_at(moment, 1 + numbers.below(8) as u32);
         // two requests at the same time: one rotates a key, the other delivers the event of a payment
         let rotate = Request::new("POST", "/api/v1/keys/apikey/rotate").key(&fresh.key);
         let told = provider.delivery(&event, WEBHOOK_SECRET);
@@ -130,10 +84,10 @@ async fn events_survive(kind: Kind) {
         }
         // waits up to 60 ms before the node is killed, so that some of the nodes die during background work
         tokio::time::sleep(Duration::from_millis(numbers.below(60))).await;
-        let _ = std::fs::remove_file(folder.path().join("orders"));
+        place.spare();
     }
     // the folder outlives the reads below, because the store may open another connection to the database file
-    let _folder = settle(folder, &config, &provider, &store).await;
+    let _folder = settle(place.folder, &config, &provider, &store).await;
 
     let rotated: BTreeSet<String> = store
         .api_keys()

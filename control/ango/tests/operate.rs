@@ -334,4 +334,12 @@ fn b38_a_timer_tells_findings_from_trouble_by_the_exit_code() {
         let (ended, told) = ango(&line, folder.path(), &[]);
         assert!(ended == Some(code) && told.contains(said), "{line}: {ended:?} {told}");
     }
+    // e2: a line without a registration number is an error, and the output names the numbers that are not found
+    std::fs::write(folder.path().join("watch"), "T7000012050002\nT17001500070\nT1180301018771\n").unwrap();
+    let line = "run-job monitor --watch watch --records active --as-of 2025-12-01";
+    let (ended, told) = ango(line, folder.path(), &[]);
+    assert_eq!(ended, Some(2), "{told}");
+    for said in ["watch: line 2: T17001500070", "T1180301018771  not_found", "1 in force, 2 not found"] {
+        assert!(told.contains(said), "{said}: {told}");
+    }
 }

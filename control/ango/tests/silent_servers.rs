@@ -4,20 +4,18 @@
 //! `scripts/soak`, on Linux. The test needs root, because a mount namespace gives the node another `resolv.conf`.
 #![cfg(target_os = "linux")]
 
-use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use control::admin::{self, Operator};
 use control::caller::{Environment, Plan, Role};
-use control::config::Config;
 use serde_json::{Value, json};
 use store::{NewEvent, Store, SubscriptionState};
-use tempfile::TempDir;
 use tests_service::http::{Request, Response};
+use tests_service::node::{self, Node, serial};
 use tests_service::payments::{Fault, PaymentStandIn};
 use tests_service::receiver::Receiver;
 use tests_service::users::PASSWORD;
@@ -39,21 +37,6 @@ const CANCELLATIONS: usize = 5;
 /// Longest time that the test waits for something to become true.
 const PATIENCE: Duration = Duration::from_secs(300);
 const LOOK: Duration = Duration::from_millis(2);
-
-/// A node in another process, killed when dropped.
-struct Node {
-    process: Child,
-    address: SocketAddr,
-    /// The node's output, which must stay open while the node writes to it.
-    _output: BufReader<ChildStdout>,
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
 
 /// A server that takes connections and never answers.
 struct Hanging {
@@ -113,11 +96,6 @@ impl NameServer {
     }
 }
 
-fn serial() -> u32 {
-    static NEXT: AtomicU32 = AtomicU32::new(1);
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
 async fn until(what: &str, is_true: impl AsyncFn() -> bool) {
     let begun = Instant::now();
     while !is_true().await {
@@ -127,8 +105,7 @@ async fn until(what: &str, is_true: impl AsyncFn() -> bool) {
 }
 
 struct Place {
-    folder: TempDir,
-    config: Config,
+    here: node::Place,
     store: Store,
     provider: PaymentStandIn,
     mail: Hanging,
@@ -142,47 +119,35 @@ struct Account {
 
 impl Place {
     async fn new(kind: Kind) -> Option<Place> {
-        let folder = tempfile::tempdir().unwrap();
-        let mut config = Config::in_folder(folder.path());
-        config.database_url = kind.new_url(folder.path())?;
-        admin::prepare(&config).await.unwrap();
-        let unlimited = "requests-a-day = \"unlimited\"\nrequests-a-month = \"unlimited\"\nburst-a-second = 1000\n";
-        std::fs::write(folder.path().join("ango.toml"), format!("[plans.anonymous]\n{unlimited}")).unwrap();
-        std::fs::write(folder.path().join("resolv.conf"), format!("nameserver {NAME_SERVER}\n")).unwrap();
-        let store = Store::open(&config.database_url).await.unwrap();
+        let here = node::Place::new(kind, &["anonymous"]).await?;
+        std::fs::write(here.path("resolv.conf"), format!("nameserver {NAME_SERVER}\n")).unwrap();
+        let store = here.store.clone();
         let (provider, mail) = (PaymentStandIn::start().await, Hanging::start().await);
-        Some(Place { folder, config, store, provider, mail })
+        Some(Place { here, store, provider, mail })
     }
 
+    /// Starts a node. The test must run as root.
     fn start(&self) -> Node {
-        let resolv = self.folder.path().join("resolv.conf");
-        let mut process = Command::new("unshare")
+        let mut program = Command::new("unshare");
+        program
             .args(["--mount", "sh", "-c", "mount --bind \"$0\" /etc/resolv.conf && exec \"$@\""])
-            .arg(resolv)
-            .arg(env!("CARGO_BIN_EXE_ango"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--backend", "cpu"])
-            .args(["--public-url", "http://node", "--trusted-proxies", "127.0.0.0/8", "--data-dir"])
-            .arg(self.folder.path())
-            .env_clear()
+            .arg(self.here.path("resolv.conf"))
+            .arg(env!("CARGO_BIN_EXE_ango"));
+        let mut command = node::serve(program, self.here.folder.path(), &self.here.config.database_url);
+        command
+            .args(["--public-url", "http://node", "--trusted-proxies", "127.0.0.0/8"])
             .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-            .env("ANGO_DATABASE_URL", &self.config.database_url)
             .env("ANGO_WEBHOOKS_ALLOW_NETWORKS", "127.0.0.0/8")
             .env("ANGO_WEBHOOKS_ALLOW_HTTP", "true")
             .env("ANGO_SMTP_URL", format!("smtp://{}", self.mail.address))
-            .envs(self.provider.variables())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut output = BufReader::new(process.stdout.take().unwrap());
-        let line = output.by_ref().lines().map(Result::unwrap).find(|line| line.starts_with("  API "));
-        let line = line.expect("the node prints its address: the test runs as root");
-        Node { process, address: line.rsplit("http://").next().unwrap().trim().parse().unwrap(), _output: output }
+            .envs(self.provider.variables());
+        Node::start(command)
     }
 
     async fn account(&self) -> Account {
         let plan = Some(Plan::Enterprise);
-        let made = admin::create_key(&self.config, Role::AccountAdmin, Environment::Live, None, plan).await.unwrap();
+        let made =
+            admin::create_key(&self.here.config, Role::AccountAdmin, Environment::Live, None, plan).await.unwrap();
         Account { id: made.account_id.as_str().to_owned(), key: made.key.to_string() }
     }
 
@@ -267,7 +232,8 @@ impl Measured<'_> {
         let mut took = Vec::new();
         for _ in 0..DELIVERIES {
             let (role, account) = (Role::Developer, self.neighbour.id.parse().ok());
-            let fresh = admin::create_key(&self.place.config, role, Environment::Live, account, None).await.unwrap();
+            let fresh =
+                admin::create_key(&self.place.here.config, role, Environment::Live, account, None).await.unwrap();
             let rotate = Request::new("POST", "/api/v1/keys/apikey/rotate").key(&fresh.key);
             let (before, begun) = (self.receiver.received().len(), Instant::now());
             send(self.node, &rotate).await.ok(200);
@@ -343,7 +309,7 @@ async fn silent_servers(kind: Kind, database: &str) {
         listen(&node, &named, &format!("http://receiver-{number}.example/hook")).await;
     }
     let user = "ada@example.org";
-    let operator = Operator::open(&place.config).await.unwrap();
+    let operator = Operator::open(&place.here.config).await.unwrap();
     operator.create_user(user, PASSWORD, Role::Developer, None).await.unwrap();
     let (before, meanwhile) = (subscriptions(&place, &node).await, subscriptions(&place, &node).await);
     let measured = Measured { place: &place, node: &node, neighbour: &neighbour, receiver: &receiver, user };

@@ -129,8 +129,13 @@ pub struct InvoiceIn {
     /// Number of the original document, for a credit note or a corrected invoice (our addition).
     #[cfg_attr(feature = "openapi", schema(max_length = 50))]
     pub original_number: Option<String>,
-    /// Registration number of the recipient, for `format=xml` (our addition).
-    pub recipient_number: Option<RegistrationNumber>,
+    /// Number of the recipient: a registration number, or a corporate number of 13 digits. Required for `format=xml`
+    /// (our addition).
+    pub recipient_number: Option<RecipientNumber>,
+    /// For what the money of a receipt was paid (但し書き), without 但し and として. Absent means the name of the first line
+    /// item (our addition).
+    #[cfg_attr(feature = "openapi", schema(max_length = 200))]
+    pub proviso: Option<String>,
     /// Name of the consignor, for whom the issuer sells. Required with `consignor_registration_number`.
     #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub consignor: Option<String>,
@@ -252,6 +257,13 @@ pub struct PaymentImportIn {
     /// Telephone number of the issuer (our addition).
     #[cfg_attr(feature = "openapi", schema(max_length = 50))]
     pub issuer_tel: Option<String>,
+    /// Number of the recipient: a registration number, or a corporate number of 13 digits. Required for `format=xml`
+    /// (our addition).
+    pub recipient_number: Option<RecipientNumber>,
+    /// For what the money of a receipt was paid (但し書き), without 但し and として. Absent means that of the profile,
+    /// which only receipts have (our addition).
+    #[cfg_attr(feature = "openapi", schema(max_length = 200))]
+    pub proviso: Option<String>,
     /// Name of the consignor, for whom the issuer sells. Required with `consignor_registration_number`.
     #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub consignor: Option<String>,
@@ -311,6 +323,13 @@ pub struct PaymentsImportIn {
     /// Telephone number of the issuer (our addition).
     #[cfg_attr(feature = "openapi", schema(max_length = 50))]
     pub issuer_tel: Option<String>,
+    /// Number of the recipient: a registration number, or a corporate number of 13 digits. Required for `format=xml`
+    /// (our addition).
+    pub recipient_number: Option<RecipientNumber>,
+    /// For what the money of a receipt was paid (但し書き), without 但し and として. Absent means that of the profile,
+    /// which only receipts have (our addition).
+    #[cfg_attr(feature = "openapi", schema(max_length = 200))]
+    pub proviso: Option<String>,
     /// Name of the consignor, for whom the issuer sells. Required with `consignor_registration_number`.
     #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub consignor: Option<String>,
@@ -341,12 +360,14 @@ pub struct WithholdingRecordsIn {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WithholdingPayeeIn {
     /// Name of the payee.
+    #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub name: String,
     /// Payments to the payee.
     #[cfg_attr(feature = "openapi", schema(max_items = 200_000))]
     pub payments: Vec<WithholdingPaymentIn>,
     /// Address of the payee. Absent means empty.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub address: String,
     /// Individual or corporate number of the payee. Absent means empty. Only an answer in the format `etax_csv`
     /// contains the number.
@@ -365,10 +386,12 @@ pub struct WithholdingPaymentIn {
     /// Amount in yen from which the withholding tax is computed: tax-exclusive if the tax-exclusive amount is clearly
     /// known, otherwise tax-inclusive.
     pub amount: WholeYen,
-    /// Category of the remuneration. Absent means `原稿料等`.
+    /// Category of the remuneration, or a fee or an occupation such as 講演料 or 税理士, which the payment record then
+    /// shows (区分). Absent means `原稿料等`.
     #[serde(default = "defaults::manuscript")]
     pub category: Category,
-    /// Date of the payment. A payment without a date counts in the year of the records.
+    /// Date of the payment. A payment without a date counts in the year of the records. Required for `外交員等` and
+    /// `診療報酬` if the payee has several such payments, because each month has one deduction.
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub paid_on: Option<String>,
     /// Consumption tax in yen that was paid in addition to `amount`. Absent means 0.
@@ -377,13 +400,15 @@ pub struct WithholdingPaymentIn {
     /// Subject of the payment, in the payer's words. Absent means empty.
     #[serde(default)]
     pub description: String,
-    /// Detail (細目) on the payment record. Absent or empty means `description` (our addition).
+    /// Detail (細目) on the payment record. Absent or empty means `description` (our addition). Details of a record's
+    /// row are joined and cut to 60 characters, in the format `etax_csv` to 20.
     #[serde(default)]
     pub detail: String,
     /// True if the payment was fixed (支払の確定) in the year but is not made yet. Absent means false (our addition).
     #[serde(default)]
     pub unpaid: bool,
-    /// Number of calendar days in the period that the payment covers, for `ホステス等` (our addition).
+    /// Number of calendar days in the period that the payment covers, for `ホステス等` (our addition). Absent means 1,
+    /// with a warning.
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 366, nullable = false))]
     pub days: Option<i64>,
     /// Salary in yen for the same month or period, for `外交員等` and `ホステス等` (our addition).
@@ -397,9 +422,11 @@ pub struct WithholdingPaymentIn {
 pub struct PayerIn {
     /// Name of the payer. Absent means empty.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub name: String,
     /// Address of the payer. Absent means empty.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub address: String,
     /// Individual or corporate number of the payer. Absent means empty. Only an answer in the format `etax_csv`
     /// contains the number.
@@ -407,6 +434,7 @@ pub struct PayerIn {
     pub number: String,
     /// Telephone number of the payer. Absent means empty.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 50))]
     pub tel: String,
 }
 
@@ -438,8 +466,10 @@ pub struct TransfersWithholdingIn {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DeclaredPayeeIn {
     /// Name of the payee.
+    #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub name: Option<String>,
     /// Address of the payee.
+    #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub address: Option<String>,
     /// Individual or corporate number of the payee. Absent means empty. Only an answer in the format `etax_csv`
     /// contains the number.
@@ -450,7 +480,7 @@ pub struct DeclaredPayeeIn {
     pub is_individual: Option<bool>,
     /// Category of the remuneration. Absent means `default_category`.
     pub category: Option<Category>,
-    /// Detail (細目) on the payment record.
+    /// Detail (細目) on the payment record, for transfers whose metadata state none.
     pub description: Option<String>,
     /// Treatment of the consumption tax in a transfer. Absent means `included`.
     pub tax: Option<DeclaredTax>,
@@ -476,10 +506,10 @@ pub struct ReconcileIn {
     #[cfg_attr(feature = "openapi", schema(max_items = 20_000))]
     pub right: Vec<Row>,
     /// Name of the member that identifies a left record in the comparison. Each left record has this member, as a text
-    /// or a number.
+    /// of at most 256 characters or a number.
     pub left_key: String,
     /// Name of the member that identifies a right record in the comparison. Each right record has this member, as a
-    /// text or a number. Absent means `left_key`.
+    /// text of at most 256 characters or a number. Absent means `left_key`.
     pub right_key: Option<String>,
     /// Method of comparing names. Absent means `text`.
     #[serde(default = "defaults::text")]
@@ -506,7 +536,8 @@ pub struct RegistrationVerifyIn {
     /// Reference date, for which the status is determined. Absent means today in Tokyo.
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub as_of: Option<String>,
-    /// Source of the records, in the caller's words.
+    /// Source of the records, in the caller's words. At most 200 characters.
+    #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub source: Option<String>,
 }
 
@@ -522,7 +553,8 @@ pub struct RegistrationMonitorIn {
     /// Reference date, for which the status is determined. Absent means today in Tokyo.
     #[cfg_attr(feature = "openapi", schema(format = Date))]
     pub as_of: Option<String>,
-    /// Source of the records, in the caller's words.
+    /// Source of the records, in the caller's words. At most 200 characters.
+    #[cfg_attr(feature = "openapi", schema(max_length = 200))]
     pub source: Option<String>,
 }
 
@@ -580,6 +612,18 @@ pub struct ProfileIn {
     /// Telephone number of the issuer (our addition).
     #[cfg_attr(feature = "openapi", schema(max_length = 50))]
     pub issuer_tel: Option<String>,
+    /// Payment provider whose events come to the ingest URL (our addition). Absent means `stripe`.
+    #[serde(default = "defaults::stripe")]
+    pub provider: Provider,
+    /// For what the money of receipts was paid (但し書き), without 但し and として. Empty or absent means the name of the
+    /// first line item (our addition).
+    #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(max_length = 200))]
+    pub proviso: String,
+    /// True to make no return invoice for refunds below 10,000 yen, for which the law requires none (our addition). Absent means
+    /// false.
+    #[serde(default)]
+    pub skip_small_returns: bool,
     /// True to replace the ingest URL with a new one. Absent means false.
     #[serde(default)]
     pub rotate_token: bool,

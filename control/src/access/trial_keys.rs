@@ -102,12 +102,14 @@ pub async fn revoke(
     path: PathParts,
 ) -> Result<Answer<RevokedTrialKey>, ApiError> {
     let given = path.get("key_prefix");
-    if !given.starts_with(Environment::Trial.key_prefix()) || given.len() < DISPLAY_CHARACTERS || !given.is_ascii() {
+    if !given.starts_with(Environment::Trial.key_prefix()) || given.len() < DISPLAY_CHARACTERS {
         let message = format!("send at least the first {DISPLAY_CHARACTERS} characters of a trial key");
         return Err(ApiError::new(Code::InvalidRequest, message).at("key_prefix", "not a prefix of a trial key"));
     }
-    let (key_prefix, now) = (&given[..DISPLAY_CHARACTERS], access.clock.now());
-    let mut keys = access.store.trial_keys(key_prefix, now.0).await?;
+    // no key has other characters, so such a text is an unknown key
+    let is_of_a_key = given.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let (key_prefix, now) = (given.get(..DISPLAY_CHARACTERS).unwrap_or_default(), access.clock.now());
+    let mut keys = if is_of_a_key { access.store.trial_keys(key_prefix, now.0).await? } else { Vec::new() };
     keys.retain(|key| continues(access.api_keys.pepper(), given, key.prefix_tags.as_deref()));
     let missing = || ApiError::new(Code::KeyNotFound, "there is no such trial key");
     let key = match keys.as_slice() {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use api::sign_in::{Hidden, SignedIn, SignedInUser};
 use api::{Code, SignInId};
+use docs_module::request::is_hidden;
 use store::{FirstUser, KeptAnswer, NewSignIn, NewUser, NextRefreshToken, Refreshed, Store, User};
 use zeroize::Zeroizing;
 
@@ -259,7 +260,7 @@ pub fn token_pepper(secrets: &Secrets) -> Pepper {
 pub fn normal_email(text: &str) -> Option<String> {
     let text = text.trim();
     let (name, host) = text.rsplit_once('@')?;
-    let plain = |c: char| !c.is_whitespace() && !c.is_control() && !SEPARATORS.contains(&c);
+    let plain = |c: char| !c.is_whitespace() && !is_hidden(c) && !SEPARATORS.contains(&c);
     // the parser of the library that sends e-mails decides too, because an address that it refuses gets no e-mail
     let is_sendable = text.parse::<lettre::Address>().is_ok();
     let whole =
@@ -376,6 +377,9 @@ mod tests {
             "ada@",
             "ada @example.org",
             "ada\n@example.org",
+            "ada\0@example.org",
+            "ada\u{200b}@example.org",
+            "ada@exam\u{202e}ple.org",
             "a@b.example,c@d.example",
             "a@b.example;c@d.example",
             "Ada<ada@example.org>",

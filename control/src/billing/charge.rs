@@ -8,10 +8,10 @@ use store::{GateUsage, Store, Unit};
 use crate::billing::ledger::{PaidBy, Reservation};
 use crate::billing::tariff::Price;
 use crate::clock::Timestamp;
-use crate::compute::engine::Gate;
 use crate::ids;
 use crate::telemetry::Telemetry;
 use crate::web::error::ApiError;
+use crate::work::Gate;
 
 /// The account and session that an operation is charged to.
 #[derive(Clone, Debug)]

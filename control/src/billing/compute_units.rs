@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use api::{MicroYen, NanoUsd};
 
-use crate::compute::engine::numbers::Operation;
 use crate::parsers::parsed;
+use crate::work::numbers::Operation;
 
 /// The list price of one compute unit: 0.000002 US dollars.
 pub const NANO_USD_OF_UNIT: i64 = 2000;

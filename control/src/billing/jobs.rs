@@ -62,7 +62,7 @@ struct Last {
 }
 
 /// Looks for work of this kind, and does it. A node that finds no work writes nothing to the database.
-async fn look(billing: &Billing, job: Job, last: &mut Last) -> Result<(), ApiError> {
+async fn look(billing: &Arc<Billing>, job: Job, last: &mut Last) -> Result<(), ApiError> {
     let (store, now) = (&billing.store, billing.clock.now());
     let has_work = match job {
         Job::Alerts => !store.untold_alerts(1).await?.is_empty(),

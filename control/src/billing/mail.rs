@@ -1,6 +1,12 @@
 //! E-mails by SMTP (specification, Budget: alerts). An e-mail is a row in an outbox, written in one transaction with
-//! the alert or document that it is about. After a crash a mail may be sent twice, with the same message id.
+//! the alert or document that it is about.
+//!
+//! A node can die after the mail server took an e-mail and before the node recorded this. An e-mail with a document is
+//! not sent again in this case, because the buyer could get the document twice. The shop sees `failed` in the list of its
+//! documents, and can send the document itself. All other e-mails, such as reminders, are sent again with the same
+//! message id, because their recipients cannot know that an e-mail is missing.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lettre::message::header::ContentType;
@@ -15,9 +21,12 @@ use super::leases::{Job, holds_lease};
 use crate::clock::Timestamp;
 use crate::ids;
 use crate::sealing::AccountSeals;
+use crate::web::error::ApiError;
 
 /// Timeout for sending a mail, from the connection to the server's last answer.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time after which a node that has taken a letter and recorded no result counts as dead.
+const HAND_OVER: Duration = Duration::from_secs(120);
 /// Largest number of e-mails that one look for billing work sends.
 const AT_ONCE: i64 = 20;
 /// Waits before retries. If the last retry fails, the mail is never sent.
@@ -188,38 +197,63 @@ struct Unsent {
 }
 
 /// Sends the e-mails that are due.
-pub(super) async fn send_due(billing: &Billing) -> Result<(), store::Error> {
-    let Some(mailer) = &billing.mailer else { return Ok(()) };
+pub(super) async fn send_due(billing: &Arc<Billing>) -> Result<(), ApiError> {
+    if billing.mailer.is_none() {
+        return Ok(());
+    }
     for email in billing.store.due_emails(billing.clock.now().0, AT_ONCE).await? {
         if !holds_lease(billing, Job::Mails).await? {
             return Ok(());
         }
-        let sent = match (Letter::of(&email, &billing.seals), attached(billing, &email).await?) {
-            (Some(letter), Ok(attached)) => mailer.send(&email.email_id, letter, attached).await,
-            (None, _) => Err(Unsent { why: "the e-mail was sealed under another secret".to_owned(), forever: true }),
-            (_, Err(unsent)) => Err(unsent),
-        };
-        match sent {
-            Ok(()) => {
-                billing.telemetry.email("sent");
-                billing.store.note_email(&email.email_id, true, 0, "").await?;
-            }
-            Err(Unsent { why, forever }) => {
-                let wait = WAITS.get(email.attempts.clamp(0, 100) as usize).filter(|_| !forever);
-                let due_at = wait.map_or(0, |wait| billing.clock.now().plus(*wait).0);
-                billing.telemetry.email(if due_at > 0 { "put_off" } else { "given_up" });
-                let why: String = why.chars().take(ERROR_CHARACTERS_MAX).collect();
-                tracing::warn!(
-                    email_id = email.email_id,
-                    cause = why,
-                    given_up = due_at == 0,
-                    "an e-mail could not be sent"
-                );
-                billing.store.note_email(&email.email_id, false, due_at, &why).await?;
-            }
+        if email.document_id.is_empty() {
+            send(billing, &email).await?;
+            continue;
         }
+        // a separate task, because the job ends when the node stops, and the node waits for this task
+        let (billing, unfinished) = (billing.clone(), billing.unfinished.enter());
+        let task = tokio::spawn(async move {
+            let _unfinished = unfinished;
+            send(&billing, &email).await
+        });
+        task.await??;
     }
     Ok(())
+}
+
+/// Makes an attempt to send an e-mail, and records the result.
+async fn send(billing: &Billing, email: &Email) -> Result<(), store::Error> {
+    let Some(mailer) = &billing.mailer else { return Ok(()) };
+    let forever = |why: &str| Err(Unsent { why: why.to_owned(), forever: true });
+    let has_document = !email.document_id.is_empty();
+    if has_document && !email.has_letter() {
+        let why = "a node died while it handed the e-mail over, so the e-mail may have been sent";
+        return note(billing, email, forever(why)).await;
+    }
+    let Some(letter) = Letter::of(email, &billing.seals) else {
+        return note(billing, email, forever("the e-mail was sealed under another secret")).await;
+    };
+    let attached = match attached(billing, email).await? {
+        Ok(attached) => attached,
+        Err(unsent) => return note(billing, email, Err(unsent)).await,
+    };
+    if has_document && !billing.store.take_letter(email, billing.clock.now().plus(HAND_OVER).0).await? {
+        return Ok(());
+    }
+    note(billing, email, mailer.send(&email.email_id, letter, attached).await).await
+}
+
+/// Records the result of an attempt.
+async fn note(billing: &Billing, email: &Email, sent: Result<(), Unsent>) -> Result<(), store::Error> {
+    let Err(Unsent { why, forever }) = sent else {
+        billing.telemetry.email("sent");
+        return billing.store.note_email(email, true, 0, "").await;
+    };
+    let wait = WAITS.get(email.attempts.clamp(0, 100) as usize).filter(|_| !forever);
+    let due_at = wait.map_or(0, |wait| billing.clock.now().plus(*wait).0);
+    billing.telemetry.email(if due_at > 0 { "put_off" } else { "given_up" });
+    let why: String = why.chars().take(ERROR_CHARACTERS_MAX).collect();
+    tracing::warn!(email_id = email.email_id, cause = why, given_up = due_at == 0, "an e-mail could not be sent");
+    billing.store.note_email(email, false, due_at, &why).await
 }
 
 /// Reads the document that is attached to a mail, if there is one.

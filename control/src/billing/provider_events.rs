@@ -6,9 +6,7 @@ use std::time::Duration;
 use api::Code;
 use api::billing::ReceivedEvent;
 use axum::Json;
-use axum::body::Body;
-use axum::extract::State;
-use axum::http::HeaderMap;
+use axum::extract::{Request, State};
 use store::ProviderEvent;
 
 use super::Billing;
@@ -17,10 +15,14 @@ use super::payments::{About, EventFault, PaymentError, PaymentProvider, unavaila
 use super::provided::{sync_checkout, sync_invoice, sync_subscription};
 use super::purchases::end_purchases;
 use super::sync_error::SyncError;
+use crate::web::Web;
+use crate::web::body::Pieces;
 use crate::web::error::ApiError;
 
 /// Longest event that is read, in bytes.
 const EVENT_BYTES_MAX: usize = 1 << 20;
+/// Bytes of memory reserved for each byte of an event: for the event, the values read from it, and the sealed event.
+const COPIES: u64 = 4;
 /// Largest number of new events that one query reads, and of events that failed before.
 const AT_ONCE: i64 = 20;
 const AGAIN_AT_ONCE: i64 = 5;
@@ -50,12 +52,15 @@ const KEPT: Duration = Duration::from_secs(90 * 24 * 3600);
 )]
 pub async fn receive(
     State(billing): State<Arc<Billing>>,
-    headers: HeaderMap,
-    body: Body,
+    State(web): State<Arc<Web>>,
+    request: Request,
 ) -> Result<Json<ReceivedEvent>, ApiError> {
-    // the signature covers the raw bytes, so they are read before anything is parsed
-    let too_long = || ApiError::new(Code::PayloadTooLarge, format!("the event is larger than {EVENT_BYTES_MAX} bytes"));
-    let body = axum::body::to_bytes(body, EVENT_BYTES_MAX).await.map_err(|_| too_long())?;
+    // the signature covers the raw bytes, so they are read before anything is parsed; anyone can send them, so they are
+    // paid for like any other body
+    let headers = request.headers().clone();
+    let mut pieces = Pieces::kept(&web, request, EVENT_BYTES_MAX, |bytes| COPIES * bytes)?;
+    let body = pieces.all().await?;
+    let _reserved = pieces.take_reserved();
     let not_signed =
         || ApiError::new(Code::InvalidSignature, "the signature is missing, wrong or older than 5 minutes");
     let malformed = || ApiError::new(Code::InvalidRequest, "an event must be a JSON object with id and type");

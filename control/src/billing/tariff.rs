@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use api::MilliYen;
 use api::gates::{BatchDiscount, Pricing, Rate};
 
-use crate::compute::engine::Gate;
+use crate::work::Gate;
 
 /// Price of one bootstrap.
 pub const BOOTSTRAP_PRICE: MilliYen = MilliYen(100);

@@ -17,8 +17,8 @@ use super::progress::{GateProgress, probability};
 use crate::admin;
 use crate::app::App;
 use crate::caller::{Environment, Plan, Role};
-use crate::compute::engine::BackendChoice;
 use crate::config::Config;
+use crate::work::BackendChoice;
 
 /// Start a node, compute a circuit on encrypted bits or a model on encrypted numbers over HTTP, decrypt the result and
 /// check it. Removes all its files at the end.

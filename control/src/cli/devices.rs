@@ -2,9 +2,9 @@
 
 use clap::Args;
 
-use crate::compute::engine::{Detected, detect};
 use crate::config::Flags;
 use crate::data_dir::DataDir;
+use crate::work::{Detected, detect};
 
 /// List the devices on which a node with these settings would compute, and why the node would not use the others.
 #[derive(Debug, Args)]
@@ -72,7 +72,7 @@ fn json(choice: &str, found: &Detected) -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compute::engine::BackendChoice;
+    use crate::work::BackendChoice;
 
     #[test]
     fn the_processor_is_shown_with_its_memory() {

@@ -1,14 +1,18 @@
 //! `ango run-job`: jobs that an operator's timer runs every day.
 
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use docs_module::calendar::tokyo_date;
-use docs_module::registration::{Monitored, Snapshot};
+use docs_module::limit::Limit;
+use docs_module::registration::{Checked, Finding, Monitored, RegistrationNumber, Snapshot, normalized};
 use docs_module::request::{Published, Watch};
-use serde_json::Value;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use time::Date;
 use time::macros::format_description;
@@ -25,20 +29,23 @@ pub enum Job {
 
 /// Find the registration numbers of a list that are revoked or lapsed, as POST /v1/registration/monitor does, and add
 /// the results to the audit log, if SERVICE_AUDIT_LOG names one. Exits with 1 if there are such numbers, and with 2 if
-/// the job failed. Nodes may run at the same time.
+/// the job failed or a line of the list is no registration number; the other lines are checked all the same. Nodes may
+/// run at the same time.
 #[derive(Debug, Args)]
 pub struct Monitor {
     /// File with the numbers, one on each line. Empty lines and lines that begin with # are skipped.
     #[arg(long, value_name = "FILE")]
     watch: PathBuf,
-    /// File with the published records: the tax authority's CSV or JSON.
-    #[arg(long, value_name = "FILE")]
-    records: PathBuf,
+    /// Files with the published records: the tax authority's CSV or JSON, full files and daily differences. Only the
+    /// records of the listed numbers are kept in memory. Of several records of a registration the newest counts;
+    /// files are read in the order of the dates in their names (diff_20261125.csv), full files before differences.
+    #[arg(long, value_name = "FILE", required = true, num_args = 1..)]
+    records: Vec<PathBuf>,
     /// The day for which the numbers' states are checked. When omitted, today in Tokyo.
     #[arg(long, value_name = "YYYY-MM-DD", value_parser = date)]
     as_of: Option<Date>,
-    /// The source of the records, for the log. When omitted, the file's name.
-    #[arg(long, value_name = "TEXT")]
+    /// The source of the records, for the log, at most 200 characters. When omitted, the name of the first file.
+    #[arg(long, value_name = "TEXT", value_parser = source)]
     source: Option<String>,
     #[command(flatten)]
     common: Common,
@@ -47,6 +54,17 @@ pub struct Monitor {
 fn date(text: &str) -> Result<Date, &'static str> {
     Date::parse(text, format_description!("[year]-[month]-[day]")).map_err(|_| "must be a date such as 2026-01-31")
 }
+
+fn source(text: &str) -> Result<String, &'static str> {
+    if text.chars().count() <= SOURCE_CHARACTERS_MAX {
+        Ok(text.to_owned())
+    } else {
+        Err("has more than 200 characters")
+    }
+}
+
+/// Largest number of characters of a source, because each entry of the log repeats it.
+const SOURCE_CHARACTERS_MAX: usize = 200;
 
 /// The exit code of a job that failed, and of arguments that cannot be read. The code 1 means that revoked or lapsed
 /// numbers were found, so a timer's alert can distinguish such numbers from a failed job.
@@ -62,6 +80,12 @@ pub fn run(job: Job) -> ExitCode {
     })
 }
 
+/// A line of the list.
+struct Line {
+    at: usize,
+    text: String,
+}
+
 /// Finds the revoked and lapsed numbers of the list, logs the results and prints them.
 ///
 /// # Errors
@@ -70,16 +94,15 @@ fn monitor(order: &Monitor, audit_log: Option<&Path>) -> anyhow::Result<ExitCode
     let now = Clock::system().now();
     let today =
         tokyo_date(now.0 / 1_000_000).context("the system clock is wrong: its year does not have four digits")?;
-    let numbers = numbers(&order.watch)?;
-    let (snapshot, sha256) = records(&order.records)?;
-    let source = order.source.clone().unwrap_or_else(|| {
-        order.records.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
-    });
-    eprintln!("{} registration numbers, {} published records", numbers.len(), snapshot.len());
+    let lines = lines(&order.watch)?;
+    let (snapshot, sha256) = records(&order.records, &lines)?;
+    eprintln!("{} registration numbers, {} published records", lines.len(), snapshot.len());
+    let source = order.source.clone().unwrap_or_else(|| source_of(&order.records));
     let published =
         Published { snapshot: Some(snapshot), sha256: Some(sha256), as_of: order.as_of, source: Some(source) };
-    let watch = Watch { numbers, published };
-    let found = watch.found(today);
+    let watch = Watch { numbers: lines.iter().map(|line| line.text.clone()).collect(), published };
+    let found = watch.found(today, Limit::NONE)?;
+    let mut answer = watch.answer(&found, today);
     if let Some(path) = audit_log {
         let batch = Batch {
             at: now.rfc3339(),
@@ -89,12 +112,18 @@ fn monitor(order: &Monitor, audit_log: Option<&Path>) -> anyhow::Result<ExitCode
             source: watch.published.source.as_deref(),
             records_sha256: watch.published.sha256.as_deref(),
         };
-        let all = found.alerts.iter().chain(&found.ok).chain(&found.not_found);
-        let entries = all.map(|checked| batch.entry(&checked.normalized, checked.finding.name())).collect();
-        AuditLog::at(path).append(entries).with_context(|| format!("{}: cannot be written", path.display()))?;
+        let entries = found.all().map(|checked| batch.entry(&checked.normalized, checked.finding.name())).collect();
+        let head = AuditLog::at(path).append(entries);
+        let head = head.with_context(|| format!("{}: cannot be written", path.display()))?;
+        answer["audit"] = head.map_or(Value::Null, |head| json!({"seq": head.seq, "hash": head.hash}));
     }
-    tell(order, &found, watch.answer(&found, today));
-    Ok(if found.alerts.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    tell(order, &found, answer);
+    let unread = unread(order, &lines, &found);
+    Ok(match found.alerts.is_empty() {
+        _ if unread > 0 => ExitCode::from(TROUBLE),
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
 }
 
 fn tell(order: &Monitor, found: &Monitored<'_>, mut answer: Value) {
@@ -102,9 +131,10 @@ fn tell(order: &Monitor, found: &Monitored<'_>, mut answer: Value) {
         println!("{answer}");
         return;
     }
-    let alerts = answer["alerts"].as_array_mut().map(std::mem::take).unwrap_or_default();
-    if !alerts.is_empty() {
-        order.common.list(["number", "status", "revoked_on", "expired_on", "name"], alerts);
+    let mut rows = |group: &str| answer[group].as_array_mut().map(std::mem::take).unwrap_or_default();
+    let told: Vec<Value> = rows("alerts").into_iter().chain(rows("not_found")).collect();
+    if !told.is_empty() {
+        order.common.list(["number", "status", "revoked_on", "expired_on", "name"], told);
     }
     println!(
         "{} revoked or lapsed, {} in force, {} not found",
@@ -114,66 +144,111 @@ fn tell(order: &Monitor, found: &Monitored<'_>, mut answer: Value) {
     );
 }
 
-fn numbers(path: &Path) -> anyhow::Result<Vec<String>> {
-    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    let lines = text.trim_start_matches('\u{feff}').lines().map(str::trim);
-    Ok(lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned).collect())
+/// Prints the lines of the list that cannot be registration numbers, because the job cannot watch them. Returns the
+/// number of such lines.
+fn unread(order: &Monitor, lines: &[Line], found: &Monitored<'_>) -> usize {
+    let is_bad = |one: &&Checked<'_>| matches!(one.finding, Finding::FormatError | Finding::CheckDigitMismatch);
+    let bad: HashSet<&str> = found.not_found.iter().filter(is_bad).map(|one| one.given.as_str()).collect();
+    let unread: Vec<&Line> = lines.iter().filter(|line| bad.contains(line.text.as_str())).collect();
+    for line in &unread {
+        let is_formed = RegistrationNumber::read(&normalized(&line.text)).is_ok();
+        let fault = if is_formed { "has a wrong check digit" } else { "is not T and 13 digits" };
+        eprintln!("ango: {}: line {}: {} {fault}", order.watch.display(), line.at, line.text);
+    }
+    unread.len()
 }
 
-/// Reads the records of a file. Returns also its SHA-256.
-fn records(path: &Path) -> anyhow::Result<(Snapshot, String)> {
-    let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
-    let text = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&bytes);
-    let snapshot = match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
-        Some(b'{' | b'[') => serde_json::from_slice(text).map_err(|error| error.to_string()),
-        Some(_) => Snapshot::from_csv(text),
-        None => bail!("{}: is empty", path.display()),
+fn lines(path: &Path) -> anyhow::Result<Vec<Line>> {
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let lines = text.trim_start_matches('\u{feff}').lines().map(str::trim).enumerate();
+    let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    Ok(lines.map(|(at, text)| Line { at: at + 1, text: text.to_owned() }).collect())
+}
+
+/// Reads the records of the listed numbers. Returns also the SHA-256 of the file, or, of several files, the SHA-256 of
+/// their digests in hexadecimal, a line each, in the order in which the files were read.
+fn records(paths: &[PathBuf], lines: &[Line]) -> anyhow::Result<(Snapshot, String)> {
+    let numbers = lines.iter().filter_map(|line| RegistrationNumber::read(&normalized(&line.text)).ok());
+    let mut snapshot = Snapshot::of_numbers(numbers);
+    let mut paths: Vec<&PathBuf> = paths.iter().collect();
+    paths.sort_by_key(|path| order_of(path));
+    let mut digests = Vec::new();
+    for path in paths {
+        let digest = read(path, &mut snapshot).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
+        snapshot.updated(date_in(path));
+        digests.push(hex::encode(digest));
+    }
+    let whole = match &digests[..] {
+        [one] => one.clone(),
+        several => hex::encode(Sha256::digest(several.iter().map(|digest| format!("{digest}\n")).collect::<String>())),
     };
-    let snapshot = snapshot.map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
-    Ok((snapshot, hex::encode(Sha256::digest(&bytes))))
+    Ok((snapshot, whole))
+}
+
+/// Adds the records of a file. Returns the SHA-256 of the file.
+fn read(path: &Path, snapshot: &mut Snapshot) -> anyhow::Result<[u8; 32]> {
+    let mut file = BufReader::new(Hashed { file: File::open(path)?, hash: Sha256::new() });
+    if file.fill_buf()?.starts_with("\u{feff}".as_bytes()) {
+        file.consume("\u{feff}".len());
+    }
+    let first = loop {
+        let begin = file.fill_buf()?;
+        let spaces = begin.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+        match begin.get(spaces) {
+            Some(first) => break *first,
+            None if begin.is_empty() => bail!("is empty"),
+            None => file.consume(spaces),
+        }
+    };
+    let read = match first {
+        b'{' | b'[' => snapshot.read_json(&mut file),
+        _ => snapshot.read_csv(&mut file),
+    };
+    read.map_err(anyhow::Error::msg)?;
+    io::copy(&mut file, &mut io::sink())?;
+    Ok(file.into_inner().hash.finalize().into())
+}
+
+/// A file whose bytes are hashed while they are read.
+struct Hashed {
+    file: File,
+    hash: Sha256,
+}
+
+impl Read for Hashed {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(bytes)?;
+        self.hash.update(&bytes[..read]);
+        Ok(read)
+    }
+}
+
+/// The order in which files are read: by the dates in their names, and a full file before the differences of its day.
+/// Full files without a date come first, and differences without a date last. Among these, the names decide.
+fn order_of(path: &Path) -> (bool, Option<Date>, bool, String) {
+    let name = name_of(path);
+    let (is_difference, date) = (name.to_lowercase().contains("diff"), date_in(path));
+    (is_difference && date.is_none(), date, is_difference, name)
+}
+
+/// The last date in the name of a file: eight digits in a row.
+fn date_in(path: &Path) -> Option<Date> {
+    let name = name_of(path);
+    let runs: Vec<&str> = name.split(|c: char| !c.is_ascii_digit()).filter(|run| run.len() == 8).collect();
+    runs.into_iter().rev().find_map(|run| Date::parse(run, format_description!("[year][month][day]")).ok())
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+}
+
+fn source_of(paths: &[PathBuf]) -> String {
+    let first: String = paths.first().map_or_else(String::new, |path| name_of(path)).chars().take(150).collect();
+    match paths.len() - 1 {
+        0 => first,
+        others => format!("{first} and {others} more"),
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-
-    #[derive(Parser)]
-    struct Program {
-        #[command(subcommand)]
-        job: Job,
-    }
-
-    fn run_with(arguments: &[&str], log: &str) -> anyhow::Result<ExitCode> {
-        let arguments = ["run-job", "monitor"].iter().chain(arguments);
-        let Job::Monitor(order) = Program::try_parse_from(arguments)?.job;
-        monitor(&order, Some(Path::new(log)))
-    }
-
-    #[test]
-    fn b38_a_batch_finds_revoked_numbers_and_logs_all() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-        let (watch, records, log) = (path("watch.txt"), path("records.json"), path("audit.jsonl"));
-        std::fs::write(&watch, "\u{feff}# ours\nT7000012050002\n\nT1180301018771\r\nT5\n").unwrap();
-        let of = |more: Value| serde_json::json!({"T7000012050002": more}).to_string();
-        std::fs::write(&records, of(serde_json::json!({"registrationDate": "2023-10-01"}))).unwrap();
-        let arguments = ["--watch", &watch, "--records", &records, "--as-of", "2025-12-01"];
-        assert_eq!(run_with(&arguments, &log).unwrap(), ExitCode::SUCCESS);
-        let revoked = serde_json::json!({"registrationDate": "2023-10-01", "disposalDate": "2025-11-01"});
-        std::fs::write(&records, of(revoked)).unwrap();
-        assert_eq!(run_with(&arguments, &log).unwrap(), ExitCode::FAILURE);
-        let trail = AuditLog::at(Path::new(&log)).trail(OPERATOR, Some("T7000012050002")).unwrap();
-        let states: Vec<&str> = trail.entries.iter().map(|entry| entry["status"].as_str().unwrap()).collect();
-        assert_eq!((states, trail.broken_at, trail.head.seq), (vec!["active", "revoked"], None, 6));
-        // files that contain no records
-        for (name, text) in [("empty", ""), ("broken", "{\"T1\": "), ("words", "a,b\n")] {
-            std::fs::write(path(name), text).unwrap();
-            let error = run_with(&["--watch", &watch, "--records", &path(name)], &log).unwrap_err();
-            assert!(error.to_string().contains(name), "{error}");
-        }
-        assert!(run_with(&["--watch", &path("none"), "--records", &records], &log).is_err());
-        assert_eq!(AuditLog::at(Path::new(&log)).trail(OPERATOR, None).unwrap().head.seq, 6);
-    }
-}
+mod tests;

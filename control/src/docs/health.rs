@@ -11,9 +11,9 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use super::Docs;
-use crate::compute::engine::{DeviceFacts, DeviceState};
 use crate::probe::Probed;
 use crate::web::openapi::VERSION;
+use crate::work::{DeviceFacts, DeviceState};
 
 /// A database that takes longer than this to answer is degraded (specification, Health).
 pub const DATABASE_SLOW: Duration = Duration::from_millis(500);
@@ -29,7 +29,7 @@ const CACHE_WARNING_PCT: f64 = 90.0;
 /// Seconds to wait before a retry after a 503.
 const RETRY_AFTER_S: u64 = 2;
 
-/// Returns the state of the database.
+/// Returns the state of the database. A database that takes no writes is unavailable (readings O2).
 pub async fn database(docs: &Docs) -> Probed {
     docs.database_probe.ask(docs.access.store.probe()).await
 }
@@ -60,7 +60,7 @@ async fn provider(docs: &Docs) -> Option<Probed> {
 )]
 pub async fn brief(State(docs): State<Arc<Docs>>) -> Response {
     let (database, cache_store, provider) = tokio::join!(database(&docs), cache_store(&docs), provider(&docs));
-    let status = overall(&docs, &database, [&cache_store, &provider], &docs.compute.engine.devices());
+    let status = overall(&docs, &database, [&cache_store, &provider], &docs.compute.here.devices());
     let word = match status {
         HealthStatus::Healthy => "ok",
         HealthStatus::Degraded => "degraded",
@@ -83,8 +83,8 @@ pub async fn brief(State(docs): State<Arc<Docs>>) -> Response {
 )]
 pub async fn full(State(docs): State<Arc<Docs>>) -> Response {
     let (database, cache_store, provider) = tokio::join!(database(&docs), cache_store(&docs), provider(&docs));
-    let usage = docs.compute.engine.usage();
-    let devices = docs.compute.engine.devices();
+    let usage = docs.compute.here.usage();
+    let devices = docs.compute.here.devices();
     let computes = computing(&devices);
     let gpu = shown_gpu(&devices, docs.hide_gpu);
     let vault = &docs.compute.vault;

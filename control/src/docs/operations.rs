@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::{Docs, health};
 use crate::access::limits::Period;
 use crate::clock::Timestamp;
-use crate::compute::engine::DeviceState;
+use crate::work::DeviceState;
 
 /// Timeout for reading what waits in the database.
 const BACKLOG_TIMEOUT: Duration = Duration::from_secs(2);
@@ -59,7 +59,7 @@ fn show_backlog(docs: &Docs, backlog: &Backlog) {
 /// Writes the page of metrics, with the present figures.
 pub fn page(docs: &Docs) -> String {
     let Docs { web, access, compute, .. } = docs;
-    let (usage, devices) = (compute.engine.usage(), compute.engine.devices());
+    let (usage, devices) = (compute.here.usage(), compute.here.devices());
     let (connections, locked) = (compute.store.connections(), access.limits.locked(access.clock.now()));
     web.telemetry.record(|| {
         counter!("ango_bootstraps_total").absolute(usage.units_done);
@@ -90,6 +90,9 @@ pub fn page(docs: &Docs) -> String {
         for (state, count) in [("in_use", connections.in_use), ("idle", connections.idle)] {
             gauge!("ango_database_connections", "state" => state).set(f64::from(count));
         }
+        if let Some(bytes) = compute.store.wal_bytes() {
+            gauge!("ango_database_wal_bytes").set(bytes as f64);
+        }
         for kind in LockoutKind::ALL {
             let count = locked.get(&kind).copied().unwrap_or_default();
             gauge!("ango_lockouts", "kind" => kind.as_str()).set(count as f64);
@@ -105,7 +108,7 @@ pub fn page(docs: &Docs) -> String {
     web.telemetry.render()
 }
 
-/// Answers 200 unless the node is stopping or its database does not answer.
+/// Answers 200 unless the node is stopping or its database does not answer or takes no writes (readings O2).
 async fn readyz(State(docs): State<Arc<Docs>>) -> (StatusCode, &'static str) {
     if docs.web.is_draining() {
         (StatusCode::SERVICE_UNAVAILABLE, "draining\n")

@@ -13,10 +13,10 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::Docs;
-use crate::compute::engine::{Preset, numbers, preset_facts};
 use crate::resource::Payer;
 use crate::web::error::ApiError;
 use crate::web::offload::Offload;
+use crate::work::{Preset, numbers, preset_facts};
 
 /// Depth if the request has none. The next constant is the scale in bits if the request has none.
 const DEPTH_DEFAULT: u32 = 5;

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::sync::LazyLock;
 
+use docs_module::request::is_hidden;
 use ipnet::IpNet;
 use reqwest::Url;
 use url::Host;
@@ -86,6 +87,12 @@ pub fn webhook_url(config: &WebhooksConfig, text: &str) -> Result<Url, Refused> 
     if text.chars().count() > URL_CHARACTERS_MAX {
         return Err(Refused::Url("the URL has more than 2048 characters"));
     }
+    // parsers of URLs skip some of these characters, and read others in different ways
+    if text.chars().any(|character| character.is_whitespace() || is_hidden(character) || character == '\\') {
+        return Err(Refused::Url(
+            "the URL holds a space, a control character, a character without width or a backslash",
+        ));
+    }
     let url: Url = text.parse().map_err(|_| Refused::Url("the text is not a URL"))?;
     match url.scheme() {
         "https" => {}
@@ -103,6 +110,11 @@ pub fn webhook_url(config: &WebhooksConfig, text: &str) -> Result<Url, Refused> 
             return Err(Refused::Address);
         }
         Some(Host::Domain(_)) => {}
+    }
+    // the host as it is written; a parser drops a hyphen that is not shown, also where it is percent-encoded
+    let host = text.split(['/', '?', '#']).nth(2).unwrap_or_default();
+    if host.is_empty() || host.contains(['%', '\u{ad}']) {
+        return Err(Refused::Url("the URL must begin with https:// and a host without percent-encoding"));
     }
     Ok(url)
 }
@@ -262,6 +274,55 @@ mod tests {
             &long,
         ] {
             assert!(matches!(webhook_url(&config(), url), Err(Refused::Url(_))), "{url}");
+        }
+    }
+
+    #[test]
+    fn c5_a_url_with_a_character_that_is_not_shown_is_refused() {
+        for hidden in [
+            "\0", "\u{1}", "\u{8}", "\t", "\n", "\u{b}", "\r", "\r\n", "\u{1b}", " ", "\u{7f}", "\u{80}", "\u{85}",
+            "\u{9f}", "\u{a0}", "\u{2003}", "\u{2028}", "\u{3000}", "\u{200b}", "\u{202e}", "\u{2066}", "\u{feff}",
+            "\\",
+        ] {
+            for (before, after) in [
+                ("", "https://example.com/"),
+                ("ht", "tps://example.com/"),
+                ("https:", "//example.com/"),
+                ("https://", "example.com/"),
+                ("https://exa", "mple.com/"),
+                ("https://example.com", ":8443/"),
+                ("https://example.com:84", "43/"),
+                ("https://example.com/", "a"),
+                ("https://example.com/?a=", "b"),
+                ("https://example.com/#a", "b"),
+                ("https://example.com/", ""),
+                ("https://127.0.0.1/", ""),
+            ] {
+                let url = format!("{before}{hidden}{after}");
+                assert!(matches!(webhook_url(&config(), &url), Err(Refused::Url(_))), "{url:?}");
+            }
+        }
+        for url in [
+            "https://exa%0Ample.com/",
+            "https://exa%0d%0ample.com/",
+            "https://exa%00mple.com/",
+            "https://exa%09mple.com/",
+            "https://exa%20mple.com/",
+            "https://exa%7Fmple.com/",
+            "https://exa%E3%80%80mple.com/",
+            "https://exa%C2%ADmple.com/",
+            "https://exa\u{ad}mple.com/",
+            "https://%E2%80%8Bexample.com/",
+            "https://ex%61mple.com/",
+            "https:example.com/",
+            "https:/example.com/",
+            "https:///example.com/",
+        ] {
+            assert!(matches!(webhook_url(&config(), url), Err(Refused::Url(_))), "{url:?}");
+        }
+        // a path may hold any byte in percent-encoding, and the words of any language
+        for url in ["https://example.com/%0A%00?a=%09", "https://example.com/受信", "https://例え.jp/"] {
+            assert!(webhook_url(&config(), url).is_ok(), "{url:?}");
         }
     }
 

@@ -42,10 +42,12 @@ const SECRET_CHARACTERS: std::ops::RangeInclusive<usize> = 32..=256;
 
 impl JsonBody for CreateWebhook {
     const BYTES_MAX: usize = 32 << 10;
+    const CHECKS_TEXTS: bool = true;
 }
 
 impl JsonBody for ChangeWebhook {
     const BYTES_MAX: usize = 32 << 10;
+    const CHECKS_TEXTS: bool = true;
 }
 
 impl JsonBody for SendTestEvent {

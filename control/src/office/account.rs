@@ -87,7 +87,7 @@ pub async fn set_cap(
     claim: Claim,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let cap_yen = body.work(request::cap).await?;
+    let cap_yen = body.work(|bytes, _| request::cap(bytes)).await?;
     let now = office.clock.now();
     let month = Period::of(now).month;
     let (account_id, lineage_id) = (caller.account.as_str(), caller.credential.lasting_id());
@@ -96,7 +96,7 @@ pub async fn set_cap(
         .write(async |tx| {
             // Payments that the old cap held up are due now. Lock order: payments, then the ledger, as for a payment's
             // document.
-            tx.hasten_payments(lineage_id, now.0).await?;
+            tx.hasten_documents(lineage_id, now.0).await?;
             let totals = tx.lock_office_totals(account_id, lineage_id, month).await?;
             tx.set_office_cap(lineage_id, cap_yen, now.0).await?;
             if cap_yen > 0 {

@@ -67,7 +67,7 @@ pub async fn require(State(office): State<Arc<Office>>, request: Request, next: 
     extensions(("x-errors" = json!(BODY)))
 )]
 pub async fn issue(State(office): State<Arc<Office>>, body: Body) -> Result<Json<IssuedKey>, ApiError> {
-    let KeyOrder { plan, customer, cap_yen } = body.work(request::key_order).await?;
+    let KeyOrder { plan, customer, cap_yen } = body.work(|bytes, _| request::key_order(bytes)).await?;
     let now = office.clock.now();
     let plan = Plan::from_name(&plan).ok_or_else(|| ApiError::internal("the plan's name is unknown"))?;
     let fresh = FreshKey::generate(Environment::Live);

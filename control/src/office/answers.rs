@@ -1,7 +1,7 @@
 //! Answers that are files, and the API description of such answers.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, header};
@@ -10,9 +10,11 @@ use docs_module::document::Warning;
 use utoipa::openapi::content::ContentBuilder;
 use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::response::ResponseBuilder;
-use utoipa::openapi::schema::{KnownFormat, Object, ObjectBuilder, SchemaFormat, Type};
+use utoipa::openapi::schema::{Object, Schema, Type};
 use utoipa::openapi::{RefOr, response};
-use utoipa::{IntoResponses, PartialSchema};
+use utoipa::{IntoResponses, PartialSchema, ToSchema};
+
+use crate::web::octets;
 
 /// The number of the document.
 const X_INVOICE_NUMBER: HeaderName = HeaderName::from_static("x-invoice-number");
@@ -20,6 +22,28 @@ const X_INVOICE_NUMBER: HeaderName = HeaderName::from_static("x-invoice-number")
 const X_DOCUMENT_TOTAL: HeaderName = HeaderName::from_static("x-document-total");
 /// A warning to the issuer of the document. Each warning has its own header.
 const X_DOCUMENT_WARNING: HeaderName = HeaderName::from_static("x-document-warning");
+
+/// The schema of a PDF.
+pub struct Pdf;
+
+impl PartialSchema for Pdf {
+    fn schema() -> RefOr<Schema> {
+        octets::binary("A PDF.")
+    }
+}
+
+impl ToSchema for Pdf {}
+
+/// The schema of a CSV file, described as bytes because form 309 is in Shift_JIS, which clients would read as UTF-8.
+pub struct Csv;
+
+impl PartialSchema for Csv {
+    fn schema() -> RefOr<Schema> {
+        octets::binary("A CSV file: `csv` in UTF-8, `etax_csv` in Shift_JIS.")
+    }
+}
+
+impl ToSchema for Csv {}
 
 /// The API description of an answer with a document in one of the formats.
 pub struct DocumentAnswer;
@@ -51,11 +75,9 @@ fn described_document() -> ResponseBuilder {
     let name = "`attachment` with a name for the file, in both forms of RFC 6266: `filename` in ASCII, `filename*` in UTF-8. Absent for `html`.";
     let header =
         |of: Type, text: &str| HeaderBuilder::new().schema(Some(Object::with_type(of))).description(Some(text)).build();
-    let pdf =
-        ObjectBuilder::new().schema_type(Type::String).format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary)));
     ResponseBuilder::new()
         .description("The document.")
-        .content("application/pdf", ContentBuilder::new().schema(Some(pdf)).build())
+        .content("application/pdf", ContentBuilder::new().schema(Some(Pdf::schema())).build())
         .header("Content-Disposition", header(Type::String, name))
         .header("X-Invoice-Number", header(Type::String, number))
         .header(
@@ -81,8 +103,8 @@ pub fn describe(response: &mut Response, number: &str, total_yen: i64, warnings:
     warn(response, warnings);
 }
 
-/// Adds a header for each warning to the issuer.
-pub fn warn(response: &mut Response, warnings: &[Warning]) {
+/// Adds a header for each warning. A warning is written in ASCII.
+pub fn warn(response: &mut Response, warnings: &[impl Display]) {
     for warning in warnings {
         response.headers_mut().append(X_DOCUMENT_WARNING, value(&warning.to_string()));
     }

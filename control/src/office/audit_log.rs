@@ -1,27 +1,46 @@
 //! The audit log of registration numbers: a hash chain, a file in which each line contains the SHA-256 of the line
 //! before (readings B39). Several nodes and batches may write the same file. Each takes the file's lock for the time of
-//! writing.
+//! writing. Readers take no lock of the file ([`reading`]), so they never hold up a writer.
 //!
 //! A hash chain shows every change except a missing tail. So after each batch the end of the chain is noted in a second
 //! file, `<log>.head`.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+mod known;
+mod reading;
 
-use docs_module::audit::{Chain, Head, Members, entry};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use docs_module::audit::{Head, Members, entry};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
+
+pub use known::Days;
+use known::{Known, Stamp, Writes};
+pub use reading::{Place, Reading, Trail, Wanted};
 
 /// Largest length of a line, in bytes.
 const LINE_BYTES_MAX: u64 = 64 << 10;
-/// Largest number of entries in an answer. The answer has the latest entries.
+/// Number of entries of a page when the caller names none, and the largest number.
+pub const ENTRIES: usize = 1_000;
 pub const ENTRIES_MAX: usize = 10_000;
+/// How long a writer waits for its turn, and how often it asks for the lock of another process.
+const PATIENCE: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// The value of `account` in entries of a batch that an operator ran.
 pub const OPERATOR: &str = "operator";
 
 /// An audit log in a file.
 pub struct AuditLog {
     path: PathBuf,
+    /// Held by the writer of this process whose turn it is.
+    turn: Mutex<()>,
+    writes: Mutex<Writes>,
+    /// Readers hold this lock while they check new lines; writers never take it.
+    known: Mutex<Known>,
 }
 
 /// The members that all entries of a batch share.
@@ -38,19 +57,6 @@ pub struct Batch<'a> {
     pub source: Option<&'a str>,
     /// SHA-256 of the records.
     pub records_sha256: Option<&'a str>,
-}
-
-/// The result of reading and checking the log.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Trail {
-    /// The account's latest entries, at most [`ENTRIES_MAX`].
-    pub entries: Vec<Members>,
-    /// Number of the account's entries.
-    pub entries_total: usize,
-    /// Number of the first line that is missing or does not follow from the line before.
-    pub broken_at: Option<u64>,
-    /// The end of the unbroken part.
-    pub head: Head,
 }
 
 impl Batch<'_> {
@@ -76,82 +82,55 @@ impl Batch<'_> {
 impl AuditLog {
     /// Makes an audit log in this file. The first entry creates the file.
     pub fn at(path: &Path) -> AuditLog {
-        AuditLog { path: path.to_owned() }
+        AuditLog { path: path.to_owned(), turn: Mutex::default(), writes: Mutex::default(), known: Mutex::default() }
     }
 
-    /// Adds entries and syncs the file. When this function returns, the entries are on disk.
+    /// Adds entries and syncs the file. When this function returns, the entries are on disk. Returns the end of the
+    /// log behind them; `None`: there are no entries.
     ///
     /// # Errors
-    /// When the file cannot be read or written, or when the last line of the file is not an entry and the second file
-    /// notes no end.
-    pub fn append(&self, entries: Vec<Members>) -> io::Result<()> {
+    /// When the file cannot be read or written, when an entry is too long, when other writers do not end within 10 s,
+    /// or when the last line of the file is not an entry and the second file notes no end.
+    pub fn append(&self, entries: Vec<Members>) -> io::Result<Option<Head>> {
         if entries.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
+        let patience = Instant::now() + PATIENCE;
+        let Some(_turn) = self.turn.try_lock_until(patience) else { return Err(io::ErrorKind::TimedOut.into()) };
         let mut options = OpenOptions::new();
         options.create(true).read(true).append(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let mut file = options.open(&self.path)?;
-        file.lock()?;
-        let mut head = self.end_of(&mut file)?;
+        lock(&file, patience)?;
+        {
+            let mut writes = self.writes.lock();
+            writes.by_others |= writes.last != Some(Stamp::of(&file.metadata()?));
+            writes.is_writing = true;
+        }
+        let written = self.append_locked(&mut file, entries);
+        let mut writes = self.writes.lock();
+        writes.is_writing = false;
+        writes.last = file.metadata().ok().map(|metadata| Stamp::of(&metadata));
+        written.map(Some)
+    }
+
+    fn append_locked(&self, file: &mut File, entries: Vec<Members>) -> io::Result<Head> {
+        let mut head = self.end_of(file)?;
         let mut text = String::new();
         for members in entries {
             let (line, next) = entry(&head, members);
+            if line.len() as u64 >= LINE_BYTES_MAX {
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, "an entry of the audit log is too long"));
+            }
             text.push_str(&line);
             text.push('\n');
             head = next;
         }
         file.write_all(text.as_bytes())?;
         file.sync_data()?;
-        self.note(&head)
-    }
-
-    /// Reads the account's entries, or the account's entries for one number. Checks all lines of the log.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
-    pub fn trail(&self, account: &str, number: Option<&str>) -> io::Result<Trail> {
-        let noted = self.noted();
-        let file = match File::open(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Trail { broken_at: noted.map(|_| 1), ..Trail::default() });
-            }
-            file => file?,
-        };
-        file.lock_shared()?;
-        // read the noted end again, now under the lock, because the file may have grown since; the earlier value is
-        // only a fallback
-        let noted = self.noted().or(noted);
-        let (mut chain, mut trail, mut line) = (Chain::default(), Trail::default(), Vec::new());
-        let mut lines = BufReader::new(file);
-        loop {
-            line.clear();
-            if (&mut lines).take(LINE_BYTES_MAX).read_until(b'\n', &mut line)? == 0 {
-                break;
-            }
-            // a line without a line break is half written, or too long
-            let text = line.strip_suffix(b"\n").and_then(|line| std::str::from_utf8(line).ok());
-            let Some(entry) = chain.take(text.unwrap_or_default()) else { break };
-            if noted.as_ref().is_some_and(|noted| noted.seq == chain.head.seq && noted.hash != chain.head.hash) {
-                trail.broken_at = Some(chain.head.seq);
-                break;
-            }
-            let is_wanted = |name: &str, value: &str| entry.get(name).and_then(Value::as_str) == Some(value);
-            if is_wanted("account", account) && number.is_none_or(|number| is_wanted("number", number)) {
-                trail.entries_total += 1;
-                if trail.entries.len() == 2 * ENTRIES_MAX {
-                    trail.entries.drain(..ENTRIES_MAX);
-                }
-                trail.entries.push(entry);
-            }
-        }
-        let surplus = trail.entries.len().saturating_sub(ENTRIES_MAX);
-        trail.entries.drain(..surplus);
-        let missing = noted.filter(|noted| noted.seq > chain.head.seq).map(|_| chain.head.seq + 1);
-        trail.broken_at = trail.broken_at.or(chain.broken_at).or(missing);
-        trail.head = chain.head;
-        Ok(trail)
+        self.note(&head)?;
+        Ok(head)
     }
 
     /// Returns the end of the chain, which the next entry continues. If a crash left half a line, cuts the half line
@@ -202,6 +181,20 @@ impl AuditLog {
     }
 }
 
+/// Takes the lock of the file, which writers of other processes take too.
+fn lock(file: &File, patience: Instant) -> io::Result<()> {
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if Instant::now() >= patience => {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            Err(TryLockError::WouldBlock) => thread::sleep(LOOK_EVERY),
+        }
+    }
+}
+
 /// Reads the end of a chain from the last line of the chain. `None`: the line is not an entry.
 fn head_of(line: &[u8]) -> Option<Head> {
     let entry: Value = serde_json::from_slice(line).ok()?;
@@ -210,90 +203,4 @@ fn head_of(line: &[u8]) -> Option<Head> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn batch(account: &str) -> Batch<'_> {
-        Batch {
-            at: "2025-11-30T00:00:00.000Z".to_owned(),
-            account,
-            operation: "verify",
-            as_of: "2025-11-30".to_owned(),
-            source: None,
-            records_sha256: None,
-        }
-    }
-
-    fn log(folder: &Path) -> AuditLog {
-        let log = AuditLog::at(&folder.join("audit.jsonl"));
-        for number in ["T1", "T2", "T3"] {
-            log.append(vec![batch("a").entry(number, "active"), batch("b").entry(number, "active")]).unwrap();
-        }
-        log
-    }
-
-    #[test]
-    fn b39_an_account_sees_its_own_entries_of_a_whole_chain() {
-        let folder = tempfile::tempdir().unwrap();
-        let log = log(folder.path());
-        let trail = log.trail("a", None).unwrap();
-        assert_eq!((trail.entries_total, trail.broken_at, trail.head.seq), (3, None, 6));
-        assert_eq!(log.trail("b", Some("T2")).unwrap().entries[0]["seq"], json!(4));
-        assert_eq!(log.trail("c", None).unwrap().entries, Vec::new());
-        let none = AuditLog::at(&folder.path().join("none")).trail("a", None).unwrap();
-        assert_eq!(none, Trail::default());
-    }
-
-    #[test]
-    fn b39_changed_missing_and_reordered_lines_are_found() {
-        let folder = tempfile::tempdir().unwrap();
-        let log = log(folder.path());
-        let text = std::fs::read_to_string(&log.path).unwrap();
-        let lines: Vec<&str> = text.lines().collect();
-        let broken = |lines: &[&str]| {
-            std::fs::write(&log.path, lines.iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
-            log.trail("a", None).unwrap().broken_at
-        };
-        assert_eq!(broken(&lines), None);
-        assert_eq!(broken(&[lines[1], lines[0]]), Some(1));
-        assert_eq!(broken(&[lines[0], &lines[1].replace("active", "revoked"), lines[2]]), Some(2));
-        // first the lines at the end are missing, then all lines, then the file itself
-        assert_eq!(broken(&lines[..4]), Some(5));
-        assert_eq!(broken(&[]), Some(1));
-        std::fs::remove_file(&log.path).unwrap();
-        assert_eq!(log.trail("a", None).unwrap().broken_at, Some(1));
-        // `trail` finds the missing lines even after a further entry was added
-        assert_eq!(broken(&lines[..4]), Some(5));
-        log.append(vec![batch("a").entry("T9", "active")]).unwrap();
-        assert_eq!(log.trail("a", None).unwrap().broken_at, Some(5));
-    }
-
-    #[test]
-    fn half_a_line_of_a_crash_is_cut_off_when_something_is_logged() {
-        let folder = tempfile::tempdir().unwrap();
-        let log = log(folder.path());
-        let mut file = OpenOptions::new().append(true).open(&log.path).unwrap();
-        file.write_all(b"{\"account\":").unwrap();
-        assert_eq!(log.trail("a", None).unwrap().broken_at, Some(7));
-        log.append(vec![batch("a").entry("T9", "active")]).unwrap();
-        let trail = log.trail("a", None).unwrap();
-        assert_eq!((trail.broken_at, trail.entries_total), (None, 4));
-    }
-
-    #[test]
-    fn many_writers_make_one_chain() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("audit.jsonl");
-        std::thread::scope(|scope| {
-            for _ in 0..8 {
-                scope.spawn(|| {
-                    for _ in 0..20 {
-                        AuditLog::at(&path).append(vec![batch("a").entry("T1", "active")]).unwrap();
-                    }
-                });
-            }
-        });
-        let trail = AuditLog::at(&path).trail("a", None).unwrap();
-        assert_eq!((trail.broken_at, trail.entries_total), (None, 160));
-    }
-}
+mod tests;

@@ -5,17 +5,22 @@ use std::sync::Arc;
 
 use api::Code;
 use axum::extract::{FromRef, FromRequest, Request};
-use docs_module::request::Fault;
+use docs_module::limit::Limit;
+use docs_module::request::{Fault, Refused};
 use zeroize::Zeroizing;
 
 use crate::caller;
 use crate::resource::Payer;
 use crate::web::Web;
 use crate::web::body::{Pieces, Reserved, media_type};
+use crate::web::edge::Deadline;
 use crate::web::error::ApiError;
 use crate::web::json::without_mark;
 
-/// Largest size of a body, in bytes (readings B41).
+/// Largest size of a body, in bytes (readings B41). The size bounds all work but the search for groups in a
+/// reconciliation, which anyone may ask for; `docs_module::reconcile` bounds its steps, and `docs_module::request` the
+/// rows and the lengths of names. Together a body takes less than a second of one core
+/// (`benches/results/2026-11-27-reconcile.md`).
 const BODY_BYTES_MAX: usize = 10 << 20;
 /// Bytes of memory reserved for each byte of a body: for the body, for the values that are read from the body, and for
 /// the document.
@@ -25,6 +30,7 @@ const COPIES: u64 = 4;
 pub struct Body {
     web: Arc<Web>,
     payer: Payer,
+    deadline: Deadline,
     bytes: Zeroizing<Vec<u8>>,
     /// Memory reserved until the work on the body ends.
     reserved: Reserved,
@@ -42,24 +48,30 @@ where
             return Err(ApiError::new(Code::InvalidRequest, "the content type should be application/json"));
         }
         let payer = caller::payer(request.extensions());
+        let deadline = request.extensions().get::<Deadline>().copied();
+        let deadline = deadline.ok_or_else(|| ApiError::internal("a request has no deadline"))?;
         let mut pieces = Pieces::kept(&web, request, BODY_BYTES_MAX, |bytes| COPIES * bytes)?;
         let bytes = pieces.all().await?;
-        Ok(Body { web, payer, bytes, reserved: pieces.take_reserved() })
+        Ok(Body { web, payer, deadline, bytes, reserved: pieces.take_reserved() })
     }
 }
 
 impl Body {
-    /// Runs `work` on the bytes of the body, on a thread for long computations.
-    pub async fn work<T: Send + 'static>(
+    /// Runs `work` on the bytes of the body, on a thread for long computations, until the request's deadline.
+    pub async fn work<T: Send + 'static, E: Into<Refused> + Send + 'static>(
         self,
-        work: impl FnOnce(&[u8]) -> Result<T, Vec<Fault>> + Send + 'static,
+        work: impl FnOnce(&[u8], Limit<'_>) -> Result<T, E> + Send + 'static,
     ) -> Result<T, ApiError> {
-        let Body { web, payer, bytes, reserved } = self;
-        let worked = web.offload.run(payer, move || {
+        let Body { web, payer, deadline, bytes, reserved } = self;
+        let worked = web.offload.run_within(payer, deadline, move |limit| {
             let _reserved = reserved;
-            work(without_mark(&bytes))
+            work(without_mark(&bytes), limit)
         });
-        worked.await?.map_err(refusal)
+        worked.await?.map_err(|error| match error.into() {
+            Refused::Faults(faults) => refusal(faults),
+            // the flag is set after the request got its answer or has gone, so this answer reaches nobody
+            Refused::Stopped => ApiError::internal("work was stopped before its deadline"),
+        })
     }
 }
 

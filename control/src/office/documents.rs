@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::header;
+use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use docs_module::document::Document;
-use docs_module::request::{self, Fault, Given};
+use docs_module::limit::Limit;
+use docs_module::request::{self, Given, Refused};
 use time::Date;
 
 use super::answers::{DocumentAnswer, describe, file};
@@ -24,8 +25,19 @@ use crate::web::openapi::BODY;
 /// Formats of a document; the first is the default. `xml` is our addition.
 const FORMATS: [&str; 3] = ["pdf", "html", "xml"];
 
+/// A document as a page runs no script, and loads nothing but the pictures in it.
+const PAGE_HEADERS: [(HeaderName, HeaderValue); 2] = [
+    (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
+    (
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static(
+            "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'",
+        ),
+    ),
+];
+
 /// Reads a body into a document.
-type Read = fn(&[u8], &Given<'_>) -> Result<Document, Vec<Fault>>;
+type Read = fn(&[u8], &Given<'_>) -> Result<Document, Refused>;
 
 /// Make an invoice, a receipt or another document for a sale.
 #[utoipa::path(
@@ -45,7 +57,7 @@ pub async fn create(
     query: Query,
     body: Body,
 ) -> Result<Response, ApiError> {
-    office.document(&caller, &claim, &query, body, request::document).await
+    office.document(&caller, &claim, &query, body, (request::document, String::new())).await
 }
 
 /// Make a document for one payment of a payment provider.
@@ -66,7 +78,8 @@ pub async fn create_from_payment(
     query: Query,
     body: Body,
 ) -> Result<Response, ApiError> {
-    office.document(&caller, &claim, &query, body, request::document_of_payment).await
+    let read = (request::document_of_payment as Read, office.receipt_proviso(&caller).await?);
+    office.document(&caller, &claim, &query, body, read).await
 }
 
 /// Make one invoice for many payments.
@@ -87,7 +100,8 @@ pub async fn create_from_payments(
     query: Query,
     body: Body,
 ) -> Result<Response, ApiError> {
-    office.document(&caller, &claim, &query, body, request::document_of_payments).await
+    let read = (request::document_of_payments as Read, office.receipt_proviso(&caller).await?);
+    office.document(&caller, &claim, &query, body, read).await
 }
 
 impl Office {
@@ -97,13 +111,15 @@ impl Office {
         claim: &Claim,
         query: &Query,
         body: Body,
-        read: Read,
+        (read, receipt_proviso): (Read, String),
     ) -> Result<Response, ApiError> {
         let format = query.choice("format", &FORMATS)?;
         let (today, number) = (self.today(), new_number(self.clock.now()));
-        let answer = body.work(move |bytes| {
-            let document = read(bytes, &Given { today, number: &number, original_number: "" })?;
-            answer(&document, format)
+        let answer = body.work(move |bytes, limit| {
+            let receipt_proviso = receipt_proviso.as_str();
+            let given = Given { number: &number, receipt_proviso, limit, ..Given::on(today) };
+            let document = read(bytes, &given)?;
+            answer(&document, format, limit)
         });
         let answer = answer.await?;
         self.charged(caller, claim, OfficeOperation::Document, 1, answer).await
@@ -111,16 +127,13 @@ impl Office {
 }
 
 /// Makes an answer with the document in this format.
-fn answer(document: &Document, format: &'static str) -> Result<Response, Vec<Fault>> {
+fn answer(document: &Document, format: &'static str, limit: Limit<'_>) -> Result<Response, Refused> {
     let draft = &document.draft;
     let name = |extension: &str| format!("{}-{}.{extension}", draft.kind.name(), draft.number);
     let mut response = match format {
-        "html" => ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], document.html()).into_response(),
-        "xml" => {
-            let xml = document.xml().ok_or_else(|| vec![Fault::of_query("format", format, &["pdf", "html"])])?;
-            file("application/xml; charset=utf-8", &name("xml"), xml.into_bytes())
-        }
-        _ => file("application/pdf", &name("pdf"), document.pdf()),
+        "html" => (PAGE_HEADERS, document.html()).into_response(),
+        "xml" => file("application/xml; charset=utf-8", &name("xml"), request::xml(document)?.into_bytes()),
+        _ => file("application/pdf", &name("pdf"), document.pdf_within(limit)?),
     };
     describe(&mut response, &draft.number, document.totals.total.gross, &document.warnings);
     Ok(response)

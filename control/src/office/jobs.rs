@@ -1,4 +1,5 @@
-//! The jobs of the back office: they make the documents of payments that a monthly cap or a crash held up. A lease in
+//! The jobs of the back office: they make the documents of sales and returns that waited
+//! for a fuller object, or that a monthly cap or a crash held up. A lease in
 //! the database lets one node at a time do the jobs.
 
 use std::sync::Arc;
@@ -7,12 +8,15 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::Office;
+use crate::clock::Timestamp;
 use crate::web::error::ApiError;
 
 /// Time between two searches for work.
 const LOOK_PERIOD: Duration = Duration::from_secs(5);
 /// Lease of the jobs. After this time another node may do the jobs.
 const LEASE: Duration = Duration::from_secs(120);
+/// No document is put off for longer: `ANGO_INGEST_WAIT_S` is at most a day.
+const LONGEST_WAIT: Duration = Duration::from_secs(86_400);
 /// The name of the lease.
 const JOB: &str = "office";
 
@@ -20,6 +24,8 @@ const JOB: &str = "office";
 pub async fn keep(office: Arc<Office>, mut stopped: watch::Receiver<bool>) {
     let mut tick = tokio::time::interval(LOOK_PERIOD);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    // the clock may have gone back while no node ran
+    let mut latest = Timestamp(i64::MAX);
     loop {
         tokio::select! {
             _ = tick.tick() => {}
@@ -27,7 +33,7 @@ pub async fn keep(office: Arc<Office>, mut stopped: watch::Receiver<bool>) {
             _ = stopped.wait_for(|stopped| *stopped) => return,
         }
         let done = tokio::select! {
-            done = look(&office) => done,
+            done = look(&office, &mut latest) => done,
             // the node stops: the next node does this step again
             _ = stopped.wait_for(|stopped| *stopped) => return,
         };
@@ -37,10 +43,16 @@ pub async fn keep(office: Arc<Office>, mut stopped: watch::Receiver<bool>) {
     }
 }
 
-async fn look(office: &Office) -> Result<(), ApiError> {
+async fn look(office: &Office, latest: &mut Timestamp) -> Result<(), ApiError> {
     let now = office.clock.now();
+    let furthest = now.plus(LONGEST_WAIT).0;
+    // documents that wait would wait longer by as much as the clock of this node, or of another one, went back
+    if now < *latest || office.store.has_documents_due_after(furthest).await? {
+        office.store.hasten_future_documents(now.0, furthest).await?;
+    }
+    *latest = now;
     // a node without work writes nothing
-    if !office.store.has_due_payments(now.0).await? {
+    if !office.store.has_due_documents(now.0).await? {
         return Ok(());
     }
     if office.store.take_job(JOB, &office.node_id, now.0, now.plus(LEASE).0).await? {

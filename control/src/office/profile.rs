@@ -9,7 +9,7 @@ use api::{AccountId, Code};
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use docs_module::request::{self, Given, Profile};
+use docs_module::request::{self, Fault, Given, Profile};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -74,10 +74,10 @@ pub async fn set(
 ) -> Result<Response, ApiError> {
     let today = office.today();
     let (mut kept, profile) = body
-        .work(move |bytes| {
-            let profile = request::profile(bytes, &given(today))?;
+        .work(move |bytes, _| {
+            let profile = request::profile(bytes, &Given::on(today))?;
             let body = String::from_utf8_lossy(bytes).into_owned();
-            Ok((Kept { body, signing_secret: String::new() }, profile))
+            Ok::<_, Vec<Fault>>((Kept { body, signing_secret: String::new() }, profile))
         })
         .await?;
     let (account_id, lineage_id) = (caller.account.as_str(), caller.credential.lasting_id());
@@ -142,6 +142,20 @@ impl Office {
     pub(super) fn opened_profile(&self, record: &IssuerProfile) -> Result<SetProfile, ApiError> {
         read(&open(self, record)?, self.today())
     }
+
+    /// Returns for what the money of a key's receipts was paid, as its profile says. Empty without a profile.
+    pub(super) async fn receipt_proviso(&self, caller: &Caller) -> Result<String, ApiError> {
+        #[derive(Deserialize)]
+        struct Body {
+            #[serde(default)]
+            proviso: String,
+        }
+        let Some(record) = self.store.issuer_profile(caller.credential.lasting_id()).await? else {
+            return Ok(String::new());
+        };
+        let Body { proviso } = serde_json::from_str(&open(self, &record)?.body).map_err(ApiError::internal)?;
+        Ok(proviso)
+    }
 }
 
 /// Returns the SHA-256 of a token, by which the database finds the token's profile.
@@ -153,10 +167,6 @@ pub(super) fn digest(token: &str) -> [u8; 32] {
 /// that a sealed profile cannot take the token's place.
 fn token_name(lineage_id: &str) -> String {
     format!("{lineage_id} token")
-}
-
-fn given(today: Date) -> Given<'static> {
-    Given { today, number: "", original_number: "" }
 }
 
 fn unsealed(
@@ -182,7 +192,7 @@ fn token_of(office: &Office, record: &IssuerProfile) -> Result<Zeroizing<String>
 
 /// Reads a stored profile. A fault is an internal error, because the profile was valid when it was set.
 fn read(kept: &Kept, today: Date) -> Result<SetProfile, ApiError> {
-    let profile = request::profile(kept.body.as_bytes(), &given(today));
+    let profile = request::profile(kept.body.as_bytes(), &Given::on(today));
     let profile =
         profile.map_err(|faults| ApiError::internal(format!("a stored profile is no longer valid: {faults:?}")))?;
     let body: Value = serde_json::from_str(&kept.body).map_err(ApiError::internal)?;
@@ -208,6 +218,9 @@ fn told(office: &Office, set: &SetProfile, record: &IssuerProfile, token: &str) 
         brand_color: brand_color.clone(),
         logo: set.logo.clone(),
         seal: set.seal.clone(),
+        provider: set.profile.provider.name().to_owned(),
+        proviso: set.profile.proviso.clone(),
+        skip_small_returns: set.profile.skip_small_returns,
         signature_required: !set.signing_secret.is_empty(),
         ingest_url: Hidden(format!("{}/v1/ingest/{token}", office.web.base_url)),
         created_at: Timestamp(record.created_at).rfc3339(),

@@ -1,5 +1,5 @@
 //! Keys that customers buy: events of the operator's payment provider, and the key for the buyer (specification,
-//! `/v1/provider/webhook` and `/v1/keys/by-session`; readings B6-B8).
+//! `/v1/provider/webhook` and `/v1/keys/by-session`; readings B6-B8, W2).
 
 use std::sync::Arc;
 
@@ -8,9 +8,8 @@ use api::billing::ReceivedEvent;
 use api::office::PurchasedKey;
 use api::sign_in::Hidden;
 use axum::Json;
-use axum::body::Body;
-use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use docs_module::request::Fault;
 
@@ -19,6 +18,7 @@ use super::body::refusal;
 use super::query::Query;
 use crate::billing::purchases::{Bought, bought};
 use crate::billing::{Billing, provider_events};
+use crate::web::Web;
 use crate::web::error::ApiError;
 use crate::web::peer::ClientAddress;
 
@@ -42,10 +42,31 @@ const SESSION_ID_BYTES_MAX: usize = 255;
 )]
 pub async fn webhook(
     billing: State<Arc<Billing>>,
-    headers: HeaderMap,
-    body: Body,
+    web: State<Arc<Web>>,
+    request: Request,
 ) -> Result<Json<ReceivedEvent>, ApiError> {
-    provider_events::receive(billing, headers, body).await
+    provider_events::receive(billing, web, request).await
+}
+
+/// Receive an event of the operator's payment provider, at the path of the first version.
+///
+/// This route does the same as `POST /v1/provider/webhook`.
+#[utoipa::path(
+    post,
+    path = "/v1/stripe/webhook",
+    operation_id = "receiveStripeEvent",
+    tag = "Back office",
+    request_body(content = api::billing::ProviderEvent, description = "An event, as the provider signed it."),
+    params(("Stripe-Signature" = String, Header, description = "`t=SECONDS,v1=HEX`")),
+    responses((status = 200, description = "The event is stored. A repeated event has the same answer.", body = ReceivedEvent)),
+    extensions(("x-errors" = json!([Code::InvalidRequest, Code::InvalidSignature, Code::PayloadTooLarge])))
+)]
+pub async fn stripe_webhook(
+    billing: State<Arc<Billing>>,
+    web: State<Arc<Web>>,
+    request: Request,
+) -> Result<Json<ReceivedEvent>, ApiError> {
+    provider_events::receive(billing, web, request).await
 }
 
 /// Get the key of a purchase, for the success page of the provider's checkout. The key is shown for 24 hours.

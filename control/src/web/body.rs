@@ -218,6 +218,8 @@ fn too_large(ceiling: usize) -> ApiError {
 pub trait JsonBody: DeserializeOwned + Send + 'static {
     /// Longest body, in bytes.
     const BYTES_MAX: usize;
+    /// Whether the handler checks every text of the body, so that it answers U+0000 with an error of its own.
+    const CHECKS_TEXTS: bool = false;
 }
 
 /// A JSON body that passed the checks of [`json`], with the memory reserved for it.
@@ -250,8 +252,8 @@ where
         let reserved = pieces.take_reserved();
         // the bytes are overwritten in any case, because they may hold a secret key (readings K5)
         let value = match bytes.len() {
-            0..OFF_THREAD_BYTES_MIN => json::parse(&bytes)?,
-            _ => web.offload.run(payer, move || json::parse(&bytes)).await??,
+            0..OFF_THREAD_BYTES_MIN => json::parse_texts(&bytes, T::CHECKS_TEXTS)?,
+            _ => web.offload.run(payer, move || json::parse_texts(&bytes, T::CHECKS_TEXTS)).await??,
         };
         Ok(Json { value, reserved })
     }
@@ -265,9 +267,11 @@ fn grow(bytes: &mut Zeroizing<Vec<u8>>, more: usize, remaining: usize) {
     *bytes = roomy;
 }
 
-/// Returns the media type of a request's body without parameters, in lower case.
+/// Returns the media type of a request's body without parameters, in lower case. `None` if the request states none or
+/// several.
 pub fn media_type(headers: &HeaderMap) -> Option<String> {
-    let value = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    let mut values = headers.get_all(header::CONTENT_TYPE).iter();
+    let value = values.next().filter(|_| values.next().is_none())?.to_str().ok()?;
     Some(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
 }
 

@@ -109,7 +109,8 @@ impl ApiError {
 
 impl From<store::Error> for ApiError {
     /// Converts an error of the database. A failing database is 503 (readings E8). A lost claim is not a failure:
-    /// another request with the same key is running (readings I3).
+    /// another request with the same key is running (readings I3). A value that the database refuses is a fault of the
+    /// request, for which 400 is sent (under `/v1`, 422).
     fn from(error: store::Error) -> Self {
         if matches!(error, store::Error::ClaimLost) {
             return Self::in_progress();
@@ -122,6 +123,10 @@ impl From<store::Error> for ApiError {
                 "other nodes considered this node lost while it worked, because this node's clock or the database stood still"
             );
             return Self::unavailable("database", "the node lost its connection to the database; nothing was charged");
+        }
+        if error.is_of_data() {
+            // the cause is not logged, because it may quote the value
+            return Self::new(Code::InvalidRequest, "the request contains a value that cannot be stored");
         }
         tracing::error!(cause = %error, "database failed");
         Self::unavailable("database", "the database did not answer").retry_after(Duration::from_secs(2))

@@ -29,8 +29,13 @@ pub fn without_mark(text: &[u8]) -> &[u8] {
 
 /// Checks and reads a request. The caller overwrites `bytes` afterwards.
 pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
+    parse_texts(bytes, false)
+}
+
+/// Like [`parse`], but lets U+0000 pass if `takes_nul`.
+pub fn parse_texts<T: DeserializeOwned>(bytes: &[u8], takes_nul: bool) -> Result<T, ApiError> {
     let bytes = without_mark(bytes);
-    check(bytes)?;
+    check(bytes, takes_nul)?;
     // a faulty body is read a second time, to find the path of the fault: tracking the path is slow
     if let Ok(value) = serde_json::from_slice(bytes) {
         return Ok(value);
@@ -46,10 +51,10 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
 }
 
 /// Refuses forbidden content.
-fn check(bytes: &[u8]) -> Result<(), ApiError> {
+fn check(bytes: &[u8], takes_nul: bool) -> Result<(), ApiError> {
     let fault = Cell::new(None);
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let checked = Walk { depth: 0, fault: &fault }.deserialize(&mut deserializer).and_then(|kind| {
+    let checked = Walk { depth: 0, takes_nul, fault: &fault }.deserialize(&mut deserializer).and_then(|kind| {
         deserializer.end()?;
         Ok(kind)
     });
@@ -138,6 +143,7 @@ enum Kind {
 #[derive(Clone, Copy)]
 struct Walk<'f> {
     depth: usize,
+    takes_nul: bool,
     fault: &'f Cell<Option<Fault>>,
 }
 
@@ -214,7 +220,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Kind, E> {
-        if text.contains('\0') { Err(self.stop(Fault::Nul)) } else { Ok(Kind::Other) }
+        if text.contains('\0') && !self.takes_nul { Err(self.stop(Fault::Nul)) } else { Ok(Kind::Other) }
     }
 
     fn visit_unit<E>(self) -> Result<Kind, E> {

@@ -1,10 +1,15 @@
 //! Runs the CPU work of requests (keys, ciphertexts, large JSON) outside the async threads, on at most as many threads
 //! as the machine has cores. Accounts take turns ([`Resource::turns`]).
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use docs_module::limit::Limit;
 
 use crate::resource::{Grant, Payer, Resource};
+use crate::web::edge::Deadline;
 use crate::web::error::ApiError;
 
 /// How long a request waits for a core before it is refused.
@@ -37,6 +42,24 @@ impl Offload {
         on_core(turn, work).await
     }
 
+    /// Like [`Offload::run`], for work that stops when its limit is over: at the deadline, or when the request no longer
+    /// waits. Fails with 503 at the deadline (readings E9).
+    pub async fn run_within<T: Send + 'static>(
+        &self,
+        payer: Payer,
+        Deadline(deadline): Deadline,
+        work: impl FnOnce(Limit<'_>) -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let late = || ApiError::unavailable("deadline", "the work did not finish in time; nothing was charged");
+        if Instant::now() >= deadline {
+            return Err(late());
+        }
+        let ending = SetOnDrop(Arc::default());
+        let is_over = ending.0.clone();
+        let running = self.run(payer, move || work(Limit::new(&is_over)));
+        tokio::time::timeout_at(deadline.into(), running).await.map_err(|_| late())?
+    }
+
     /// Like [`Offload::run`] but waits without a limit, for the last step of work that would be lost otherwise.
     pub async fn finish<T: Send + 'static>(
         &self,
@@ -52,6 +75,15 @@ impl Offload {
     }
 }
 
+/// A flag that is set when the request no longer waits.
+struct SetOnDrop(Arc<AtomicBool>);
+
+impl Drop for SetOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 async fn on_core<T: Send + 'static>(turn: Grant, work: impl FnOnce() -> T + Send + 'static) -> Result<T, ApiError> {
     let result = tokio::task::spawn_blocking(move || {
         let _turn = turn;
@@ -63,6 +95,7 @@ async fn on_core<T: Send + 'static>(turn: Grant, work: impl FnOnce() -> T + Send
 #[cfg(test)]
 mod tests {
     use api::{AccountId, Code};
+    use tokio::sync::mpsc;
 
     use super::*;
 
@@ -77,5 +110,55 @@ mod tests {
         assert_eq!(offload.run(payer.clone(), || 7).await.unwrap(), 7);
         assert_eq!(offload.finish(payer.clone(), || 8).await.unwrap(), 8);
         assert_eq!(offload.cores.used(), 0);
+    }
+
+    /// Work that runs until its limit is over. Tells when it begins and when it ends.
+    fn endless(told: mpsc::UnboundedSender<&'static str>) -> impl FnOnce(Limit<'_>) + Send + 'static {
+        move |limit| {
+            told.send("begun").unwrap();
+            while !limit.is_over() {
+                thread::yield_now();
+            }
+            told.send("stopped").unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a1_work_stops_when_its_request_is_gone() {
+        let offload = Offload::new();
+        let (told, mut heard) = mpsc::unbounded_channel();
+        let deadline = Deadline(Instant::now() + Duration::from_secs(3600));
+        let payer = Payer::account(AccountId::from_bits(1));
+        let mut running = Box::pin(offload.run_within(payer.clone(), deadline, endless(told)));
+        tokio::select! {
+            _ = &mut running => panic!("the work ended before its request"),
+            begun = heard.recv() => assert_eq!(begun, Some("begun")),
+        }
+        drop(running);
+        assert_eq!(heard.recv().await, Some("stopped"));
+        assert_eq!(heard.recv().await, None);
+        // work that ends in time has its result
+        assert!(!offload.run_within(payer, deadline, |limit| limit.is_over()).await.unwrap());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn e9_work_stops_at_the_deadline_and_is_answered_503() {
+        let offload = Offload::new();
+        let payer = Payer::account(AccountId::from_bits(1));
+        let (told, mut heard) = mpsc::unbounded_channel();
+        let deadline = Deadline(Instant::now() + Duration::from_secs(3600));
+        let mut running = Box::pin(offload.run_within(payer.clone(), deadline, endless(told)));
+        tokio::select! {
+            _ = &mut running => panic!("the deadline is not over"),
+            begun = heard.recv() => assert_eq!(begun, Some("begun")),
+        }
+        tokio::time::advance(Duration::from_secs(3601)).await;
+        let late = running.await.unwrap_err();
+        assert_eq!((late.code, late.reason), (Code::ServiceUnavailable, "deadline"));
+        assert_eq!(heard.recv().await, Some("stopped"));
+        // after the deadline no work begins
+        let never = |_: Limit<'_>| panic!("the deadline is over");
+        let late = offload.run_within(payer, Deadline(Instant::now()), never).await.unwrap_err();
+        assert_eq!((late.code, late.reason), (Code::ServiceUnavailable, "deadline"));
     }
 }

@@ -422,6 +422,45 @@ mod tests {
     }
 
     #[test]
+    fn g1_bodies_that_are_no_text_are_described_as_bytes() {
+        let mut document = document(crate::router::description());
+        let mut seen = 0;
+        for item in document.paths.paths.values_mut() {
+            for operation in operations(item) {
+                let request = operation.request_body.iter_mut().filter_map(own).flat_map(|body| body.content.iter());
+                let answers = operation.responses.responses.values_mut().filter_map(own);
+                for (kind, content) in request.chain(answers.flat_map(|answer| answer.content.iter())) {
+                    let is_text =
+                        kind.starts_with("text/") || matches!(&**kind, "application/json" | "application/xml");
+                    let schema = serde_json::to_value(content).unwrap()["schema"].clone();
+                    let is_binary = schema["type"] == "string" && schema["format"] == "binary";
+                    assert!(is_text || is_binary, "{:?}: {kind}: {schema}", operation.operation_id);
+                    seen += u32::from(is_binary);
+                }
+            }
+        }
+        assert!(seen >= 19, "{seen}");
+        // a generator reads an array of small numbers as JSON, where the bytes of a file are meant
+        let page = serde_json::to_string(&document).unwrap();
+        assert!(!page.contains(r#""items":{"type":"integer","format":"int32","minimum":0}"#));
+    }
+
+    #[test]
+    fn g1_names_of_members_can_be_names_in_programs() {
+        fn check(schema: &Value, way: &str) {
+            for (name, member) in schema["properties"].as_object().into_iter().flatten() {
+                let fits = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+                assert!(fits && !name.starts_with(|first: char| first.is_ascii_digit()), "{way}: {name}");
+                check(member, &format!("{way}.{name}"));
+            }
+        }
+        let page = serde_json::to_value(document(crate::router::description())).unwrap();
+        for (name, schema) in page["components"]["schemas"].as_object().unwrap() {
+            check(schema, name);
+        }
+    }
+
+    #[test]
     fn every_operation_documents_its_answers_and_who_may_call_it() {
         let mut document = document(crate::router::description());
         for item in document.paths.paths.values_mut() {

@@ -6,8 +6,8 @@ use axum::http::request::Parts;
 
 use crate::web::error::ApiError;
 
-/// The variable parts of a path, decoded. Empty if they are not UTF-8. A part with the character U+0000, which no
-/// database stores, is empty too.
+/// The variable parts of a path, decoded. Empty if they are not UTF-8. U+FFFD stands for the character U+0000, which no
+/// database stores and no id has.
 pub struct PathParts(Vec<(String, String)>);
 
 impl PathParts {
@@ -22,8 +22,8 @@ impl<S: Send + Sync> FromRequestParts<S> for PathParts {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let params = RawPathParams::from_request_parts(parts, state).await;
-        let whole = |value: &str| if value.contains('\0') { String::new() } else { value.to_owned() };
-        let owned = |params: RawPathParams| params.iter().map(|(name, value)| (name.into(), whole(value))).collect();
+        let storable = |value: &str| value.replace('\0', "\u{fffd}");
+        let owned = |params: RawPathParams| params.iter().map(|(name, value)| (name.into(), storable(value))).collect();
         Ok(PathParts(params.map(owned).unwrap_or_default()))
     }
 }

@@ -43,6 +43,7 @@ fn wrong(page: &Value, schema: &Value) -> Value {
 async fn each_operation_reads_the_body_that_its_page_names() {
     let set = |config: &mut control::config::Config| {
         config.office.admin_key = Some(AdminKey(Zeroizing::new(ADMIN_SECRET.to_owned())));
+        config.office.ingest_wait_s = 0;
     };
     let server = TestServer::with(set).await;
     let shop = Shop::new(&server).await;
@@ -80,7 +81,7 @@ async fn each_operation_reads_the_body_that_its_page_names() {
 
 #[tokio::test]
 async fn no_body_or_answer_of_the_page_is_an_object_without_members() {
-    let server = TestServer::start().await;
+    let server = start_at_once().await;
     let page = page(&server).await;
     // these objects have no fixed members: the caller, the provider or the kind of fault (`ctx`) chooses them
     let free = ["Row", "PaymentLines", "ValidationError"];
@@ -134,7 +135,11 @@ fn check_headers(page: &Value, path: &str, method: &str, answer: &Response, has:
 async fn b21_headers_of_answers_are_on_the_page() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("audit.jsonl");
-    let server = TestServer::with(|config| config.office.audit_log = Some(log)).await;
+    let server = TestServer::with(|config| {
+        config.office.audit_log = Some(log);
+        config.office.ingest_wait_s = 0;
+    })
+    .await;
     let shop = Shop::new(&server).await;
     let page = page(&server).await;
     let document = ["x-invoice-number", "x-document-total", "x-service-stage"];

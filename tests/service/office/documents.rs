@@ -12,7 +12,8 @@ async fn b21_a_document_is_a_pdf_or_html_or_xml() {
     let shop = Shop::new(&server).await;
     let mut body = invoice();
     body["invoice_number"] = json!("請求-1");
-    body["issuer_address"] = json!("東京都千代田区霞が関3-1-1");
+    body["issuer_address"] = json!("〒100-8978\n東京都千代田区霞が関3-1-1");
+    body["recipient_number"] = json!("1180301018771");
     let pdf = shop.post(INVOICES, &body).await;
     assert_eq!((pdf.status, pdf.header("content-type")), (200, Some("application/pdf")));
     assert!(pdf.body.starts_with(b"%PDF-"));
@@ -24,6 +25,9 @@ async fn b21_a_document_is_a_pdf_or_html_or_xml() {
     let html = shop.post(&format!("{INVOICES}?format=html"), &body).await;
     assert_eq!(html.header("content-type"), Some("text/html; charset=utf-8"));
     assert!(html.text().contains("11,000") && html.text().contains("T7000012050002"));
+    // B8: a page of a document runs no script and loads nothing
+    let policy = html.header("content-security-policy").unwrap();
+    assert!(policy.starts_with("default-src 'none'; ") && policy.contains("img-src data:"), "{policy}");
     let xml = shop.post(&format!("{INVOICES}?format=xml"), &body).await;
     assert!(xml.text().contains("urn:peppol:pint:billing-1@jp-1"), "{}", xml.text());
     // receipts have no JP PINT form, and other formats are unknown
@@ -34,6 +38,57 @@ async fn b21_a_document_is_a_pdf_or_html_or_xml() {
     }
     assert_eq!(shop.spent().await, 30);
     audited(&server).await;
+}
+
+#[tokio::test]
+async fn a12_jp_pint_names_the_members_that_it_lacks() {
+    let server = TestServer::start().await;
+    let shop = Shop::new(&server).await;
+    let mut body = invoice();
+    (body["recipient"], body["period"]) = (json!(""), json!("11月分"));
+    let refused = shop.post(&format!("{INVOICES}?format=xml"), &body).await;
+    let places: Vec<String> = faults(&refused).into_iter().map(|(_, at)| at).collect();
+    assert_eq!(places, ["body.recipient", "body.recipient_number", "body.period"]);
+    // the same body is a document on paper
+    assert_eq!(shop.post(INVOICES, &body).await.status, 200);
+    (body["recipient"], body["period"]) = (json!("株式会社みらい"), json!("令和8年11月分"));
+    for number in ["T118030101877", "118030101877", "x", "T11803010187711"] {
+        body["recipient_number"] = json!(number);
+        assert_eq!(faults(&shop.post(INVOICES, &body).await)[0].1, "body.recipient_number", "{number}");
+    }
+    for number in ["T1180301018771", "Ｔ１１８０３０１０１８７７１", "1180301018771"] {
+        body["recipient_number"] = json!(number);
+        let xml = shop.post(&format!("{INVOICES}?format=xml"), &body).await;
+        assert!(xml.text().contains("<cbc:EndDate>2026-11-30</cbc:EndDate>"), "{}", xml.text());
+    }
+    for (path, member, payments) in [
+        ("/v1/invoices/from_payment", "payment_object", charge("1", 11_000)),
+        ("/v1/invoices/from_payments", "payment_objects", json!([charge("1", 11_000), charge("2", 500)])),
+    ] {
+        let mut body = issuer();
+        (body[member], body["document_type"]) = (payments, json!("invoice"));
+        body["recipient"] = json!("株式会社みらい");
+        let path = format!("{path}?format=xml");
+        assert_eq!(faults(&shop.post(&path, &body).await)[0].1, "body.recipient_number");
+        body["recipient_number"] = json!("1180301018771");
+        assert!(shop.post(&path, &body).await.text().contains("schemeID=\"0188\""));
+    }
+}
+
+/// Cases C1 and C2, and A6: only the PDF replaces characters.
+#[tokio::test]
+async fn a6_names_are_as_they_were_given_in_every_form_but_the_pdf() {
+    let server = TestServer::start().await;
+    let shop = Shop::new(&server).await;
+    let mut body = invoice();
+    (body["recipient"], body["recipient_number"]) = (json!("𠮷野家 홍길동 😀"), json!("T1180301018771"));
+    for format in ["html", "xml"] {
+        let made = shop.post(&format!("{INVOICES}?format={format}"), &body).await;
+        assert!(made.text().contains("𠮷野家 홍길동 😀"), "{}", made.text());
+    }
+    let pdf = shop.post(INVOICES, &body).await;
+    assert_eq!(pdf.header("x-document-warning"), Some("characters shown as U+3013 in the PDF: U+1F600 in recipient"));
+    assert!(pdf.body.len() < 100_000, "{}", pdf.body.len());
 }
 
 #[tokio::test]
@@ -89,13 +144,13 @@ async fn b28_b42_pieces_of_a_document_are_shown_and_their_faults_told() {
     body["theme"] = json!({"brand_color": "#AA1122", "font": "not known to us"});
     let html = shop.post(&format!("{INVOICES}?format=html"), &body).await;
     assert_eq!((html.status, html.header("x-document-total")), (200, Some("11000")));
-    // 1,021 yen are withheld, which is 10.21 % of 10,000 yen; markup in the caller's texts is escaped; the last lines
-    // ask readers to check the document by official means
-    let expected =
-        ["あおば銀行", "0012345", "カ）アンゴ", "&lt;手数料は", "1,021", "9,979", "#aa1122", "公的な手段でご確認"];
+    // 1,021 yen are withheld, which is 10.21 % of 10,000 yen; markup in the caller's texts is escaped
+    let expected = ["あおば銀行", "0012345", "カ）アンゴ", "&lt;手数料は", "1,021", "9,979", "#aa1122"];
     for text in expected {
         assert!(html.text().contains(text), "{text}: {}", html.text());
     }
+    // C2: the document goes to the customer of the caller, who is not asked to check it
+    assert!(!html.text().contains("公的な手段"));
     let pdf = shop.post(INVOICES, &body).await;
     assert_eq!((pdf.status, pdf.header("x-service-stage")), (200, Some("beta")));
     body["withholding"]["amount"] = json!(500);

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use control::config::SmtpUrl;
+use control::config::{Config, SmtpUrl};
 use serde_json::{Value, json};
-use store::NewPayment;
+use store::{Announcement, NewSale, Verdict};
 use tests_service::TestServer;
 use tests_service::http::{Request, Response};
 use tests_service::mailbox::Mailbox;
@@ -66,7 +66,7 @@ async fn tell(server: &TestServer, path: &str, event: &Value) -> Response {
 
 #[tokio::test]
 async fn b14_b15_a_payment_is_one_document_whatever_events_come_in_whatever_order() {
-    let server = TestServer::start().await;
+    let server = start_at_once().await;
     let shop = Shop::new(&server).await;
     let path = shop.set_profile(json!({})).await;
     for named in [true, false] {
@@ -92,7 +92,7 @@ async fn b14_b15_a_payment_is_one_document_whatever_events_come_in_whatever_orde
 
 #[tokio::test]
 async fn b15_two_like_payments_of_a_customer_are_two_documents() {
-    let server = TestServer::start().await;
+    let server = start_at_once().await;
     let shop = Shop::new(&server).await;
     let path = shop.set_profile(json!({})).await;
     let mut random = 1_u64;
@@ -119,7 +119,7 @@ async fn b15_two_like_payments_of_a_customer_are_two_documents() {
 
 #[tokio::test]
 async fn b15_an_event_that_is_sent_a_hundred_times_at_once_is_one_document() {
-    let server = TestServer::start().await;
+    let server = start_at_once().await;
     let shop = Shop::new(&server).await;
     let path = shop.set_profile(json!({})).await;
     let events = four_events("x", true);
@@ -137,7 +137,7 @@ async fn b15_an_event_that_is_sent_a_hundred_times_at_once_is_one_document() {
 
 #[tokio::test]
 async fn b14_what_is_no_payment_in_yen_is_ignored() {
-    let server = TestServer::start().await;
+    let server = start_at_once().await;
     let shop = Shop::new(&server).await;
     let path = shop.set_profile(json!({})).await;
     let with = |member: &str, value: Value| {
@@ -159,7 +159,7 @@ async fn b14_what_is_no_payment_in_yen_is_ignored() {
 
 #[tokio::test]
 async fn b13_b45_events_are_signed_where_a_secret_is_set_and_bad_ones_are_refused() {
-    let server = TestServer::start().await;
+    let server = start_at_once().await;
     let shop = Shop::new(&server).await;
     let path = shop.set_profile(json!({"provider_signing_secret": "whsec_shop"})).await;
     let event = event("1", "charge.succeeded", charge("1", 1_000)).to_string();
@@ -179,14 +179,8 @@ async fn b13_b45_events_are_signed_where_a_secret_is_set_and_bad_ones_are_refuse
     assert_eq!(server.send(send(event, Some(good))).await.ok(200)["status"], "created");
     let path = shop.set_profile(json!({"provider_signing_secret": ""})).await;
     let send = |body: &str| server.send(Request::new("POST", &*path).body("application/json", body));
-    for (body, at) in [
-        ("", "body"),
-        ("{", "body"),
-        ("[]", "body.type"),
-        ("{\"type\": \"charge.succeeded\"}", "body.data.object"),
-        ("{\"type\": \"charge.succeeded\", \"data\": {\"object\": {}}}", "body.data.object"),
-    ] {
-        assert!(faults(&send(body).await)[0].1.starts_with(at), "{body}");
+    for body in ["", "{", "{\"type\": \"charge.succeeded\"} {}"] {
+        assert!(faults(&send(body).await)[0].1.starts_with("body"), "{body}");
     }
     let large = format!("{{\"type\": \"{}\"}}", "x".repeat(1 << 20));
     refused(&send(&large).await, 413, "PAYLOAD_TOO_LARGE");
@@ -199,7 +193,7 @@ async fn b13_b45_events_are_signed_where_a_secret_is_set_and_bad_ones_are_refuse
 
 #[tokio::test]
 async fn b16_a_payment_beyond_the_cap_is_held_until_the_cap_is_raised() {
-    let server = TestServer::start().await;
+    let server = start_at_once().await;
     let shop = Shop::new(&server).await;
     let path = shop.set_profile(json!({})).await;
     shop.post(CAP, &json!({"cap_yen": 15})).await.ok(200);
@@ -234,7 +228,11 @@ async fn b16_a_payment_beyond_the_cap_is_held_until_the_cap_is_raised() {
 async fn b11_documents_are_sent_to_the_buyer_with_a_copy() {
     let mailbox = Mailbox::start().await;
     let url = format!("smtp://{}", mailbox.address);
-    let server = TestServer::with(|config| config.mail.smtp_url = Some(SmtpUrl::of(&url))).await;
+    let server = TestServer::with(|config| {
+        config.mail.smtp_url = Some(SmtpUrl::of(&url));
+        config.office.ingest_wait_s = 0;
+    })
+    .await;
     let shop = Shop::new(&server).await;
     let path = shop.set_profile(json!({"delivery_mode": "email", "delivery_email": "copy@ango.example"})).await;
     mailbox.put_off(1);
@@ -268,8 +266,36 @@ async fn b11_documents_are_sent_to_the_buyer_with_a_copy() {
 }
 
 #[tokio::test]
+async fn b11_a_node_that_stops_ends_the_e_mail_that_it_hands_over() {
+    let mailbox = Mailbox::start().await;
+    let url = format!("smtp://{}", mailbox.address);
+    let with_mail = |config: &mut Config| {
+        config.mail.smtp_url = Some(SmtpUrl::of(&url));
+        config.office.ingest_wait_s = 0;
+    };
+    let server = TestServer::with(with_mail).await;
+    let shop = Shop::new(&server).await;
+    let path = shop.set_profile(json!({"delivery_mode": "email"})).await;
+    mailbox.be_silent(true);
+    tell(&server, &path, &event("1", "charge.succeeded", charge("1", 11_000))).await.ok(200);
+    mailbox.wait_for(1).await;
+    let (address, key) = (server.address, shop.key.clone());
+    let stopping = tokio::spawn(server.stop());
+    let begun = Instant::now();
+    while Request::get("/health").try_send(address).await.is_some_and(|answer| answer.status == 200) {
+        assert!(begun.elapsed() < PATIENCE);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    mailbox.be_silent(false);
+    let server = TestServer::in_folder(stopping.await.unwrap(), with_mail).await;
+    let kept = server.send(Request::get(STORED).key(&key)).await.ok(200);
+    assert_eq!(kept["items"][0]["delivery_status"], "sent", "{kept}");
+    assert_eq!(mailbox.wait_for(1).await.len(), 1);
+}
+
+#[tokio::test]
 async fn b11_without_mail_documents_are_kept_and_not_sent() {
-    let server = TestServer::start().await;
+    let server = start_at_once().await;
     let shop = Shop::new(&server).await;
     let path = shop.set_profile(json!({"delivery_mode": "both"})).await;
     tell(&server, &path, &event("1", "charge.succeeded", charge("1", 1_000))).await.ok(200);
@@ -278,40 +304,49 @@ async fn b11_without_mail_documents_are_kept_and_not_sent() {
 
 #[tokio::test]
 async fn b16_payments_that_wait_are_bounded_and_the_provider_keeps_the_rest() {
-    let server = TestServer::start().await;
+    let server = start_at_once().await;
     let shop = Shop::new(&server).await;
     let path = shop.set_profile(json!({})).await;
     let store = server.running().store();
     let now = server.clock.now().0;
-    let waiting = |number: usize| NewPayment {
-        document_id: format!("inv_{number}"),
-        account_id: shop.account.as_str().to_owned(),
-        lineage_id: "lin_1".to_owned(),
+    let waiting = |number: usize| NewSale {
+        told: Announcement {
+            document_id: format!("inv_{number}"),
+            account_id: shop.account.as_str().to_owned(),
+            lineage_id: "lin_1".to_owned(),
+            provider: "stripe".to_owned(),
+            event_type: "charge.succeeded".to_owned(),
+            sealed_event: vec![1],
+            payment_id: String::new(),
+            verdict: Verdict::Issue,
+            is_final: false,
+            wait_until: now + 3_600_000_000,
+            leased_until: now + 3_600_000_000,
+            received_at: now,
+        },
         names: vec![format!("ch_{number}")],
-        sealed_event: vec![1],
+        invoice_id: String::new(),
+        fullness: 1,
         customer: String::new(),
         total_yen: 1,
         paid_at: now,
-        is_invoice: false,
         is_intent: false,
-        due_at: i64::MAX,
-        received_at: now,
     };
     let claim = async |numbers: std::ops::Range<usize>| {
         store
             .write(async |tx| {
                 for number in numbers {
-                    tx.claim_payment(&waiting(number)).await?;
+                    tx.claim_sale(&waiting(number)).await?;
                 }
                 Ok::<_, store::Error>(())
             })
             .await
             .unwrap();
     };
-    claim(0..999).await;
+    claim(0..9_999).await;
     let event = |id: &str| event(id, "charge.succeeded", charge(id, 1_000));
     assert_eq!(tell(&server, &path, &event("one")).await.ok(200)["status"], "created");
-    claim(999..1000).await;
+    claim(9_999..10_000).await;
     let full = tell(&server, &path, &event("two")).await;
     assert_eq!((full.status, full.header("retry-after")), (503, Some("3600")));
     // another account is not concerned

@@ -4,14 +4,13 @@ use std::time::{Duration, Instant};
 
 use control::caller::{Environment, Plan, Role};
 use serde_json::{Value, json};
-use tests_service::TestServer;
 use tests_service::http::Request;
 
 use crate::shop::*;
 
 #[tokio::test]
 async fn b17_b19_b20_a_cap_blocks_what_would_pass_it_and_is_told() {
-    let server = TestServer::start().await;
+    let server = start_at_once().await;
     let shop = Shop::new(&server).await;
     let set = shop.post(CAP, &json!({"cap_yen": 25})).await.ok(200);
     assert_eq!(set, json!({"cap_yen": 25, "charge_yen": 0, "remaining_yen": 25}));
@@ -46,7 +45,7 @@ async fn b17_b19_b20_a_cap_blocks_what_would_pass_it_and_is_told() {
 
 #[tokio::test]
 async fn b17_requests_at_once_do_not_pass_a_cap() {
-    let server = TestServer::start().await;
+    let server = start_at_once().await;
     let shop = Shop::new(&server).await;
     shop.post(CAP, &json!({"cap_yen": 55})).await.ok(200);
     let all = (0..20).map(|_| {
@@ -66,7 +65,7 @@ async fn b17_requests_at_once_do_not_pass_a_cap() {
 
 #[tokio::test]
 async fn b16_b20_caps_change_while_calls_and_payments_come() {
-    let server = TestServer::start().await;
+    let server = start_at_once().await;
     let shop = Shop::new(&server).await;
     let path = shop.set_profile(json!({})).await;
     let all = (0..60).map(|at: i64| {
@@ -95,7 +94,7 @@ async fn b16_b20_caps_change_while_calls_and_payments_come() {
 
 #[tokio::test]
 async fn b9_b20_a_cap_is_of_a_key_and_its_successors() {
-    let server = TestServer::start().await;
+    let server = start_at_once().await;
     let shop = Shop::new(&server).await;
     let sibling = Shop::of(&server, Plan::Payg, Environment::Live, Role::Developer, Some(shop.account.clone())).await;
     shop.post(CAP, &json!({"cap_yen": 10})).await.ok(200);
@@ -111,7 +110,7 @@ async fn b9_b20_a_cap_is_of_a_key_and_its_successors() {
 
 #[tokio::test]
 async fn b18_the_free_plan_has_thirty_calls_a_month_and_test_keys_cost_nothing() {
-    let server = TestServer::start().await;
+    let server = start_at_once().await;
     let shop = Shop::on(&server, Plan::Free).await;
     for _ in 0..30 {
         assert_eq!(shop.post(VERIFY, &json!({"numbers": ["T7000012050002"]})).await.status, 200);
@@ -135,7 +134,7 @@ async fn b18_the_free_plan_has_thirty_calls_a_month_and_test_keys_cost_nothing()
 
 #[tokio::test]
 async fn b17_the_account_s_own_cap_holds_too() {
-    let server = TestServer::start().await;
+    let server = start_at_once().await;
     let shop = Shop::new(&server).await;
     // 0.1 USD are 15 yen at 150 yen a dollar, enough for one document of 10 yen
     let budget = json!({"monthly_cap_usd": 0.1, "hard_cap": true});

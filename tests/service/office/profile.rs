@@ -1,7 +1,7 @@
 //! The issuer's profile and the address for events (readings B9-B13).
 
 use control::caller::{Environment, Plan, Role};
-use serde_json::json;
+use serde_json::{Value, json};
 use tests_service::TestServer;
 use tests_service::http::Request;
 
@@ -82,4 +82,34 @@ async fn b13_nothing_at_rest_tells_the_address_or_the_secret() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn receipts_of_payments_say_for_what_they_were_paid() {
+    let server = start_at_once().await;
+    let shop = Shop::new(&server).await;
+    let mut object = charge("1", 11_000);
+    object["metadata"]["invoice_number"] = json!("A-1");
+    let made = async |query: &str, more: Value| {
+        let mut body = issuer();
+        body["payment_object"] = object.clone();
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let answer = shop.post(&format!("{INVOICES}/from_payment{query}"), &body).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer
+    };
+    let page = async |more: Value| made("?format=html", more).await.text().to_owned();
+    assert!(!page(json!({})).await.contains("書籍代"));
+    assert_eq!(shop.get(PROFILE).await.status, 404);
+    let path = shop.set_profile(json!({"proviso": "書籍代"})).await;
+    assert_eq!(shop.get(PROFILE).await.ok(200)["proviso"], "書籍代");
+    assert!(page(json!({})).await.contains("書籍代　として"));
+    let own = page(json!({"proviso": "お食事代"})).await;
+    assert!(own.contains("お食事代　として") && !own.contains("書籍代"));
+    assert!(!page(json!({"document_type": "invoice"})).await.contains("書籍代"));
+    // a payment that was told by an event has the same document
+    let told = server.send(Request::post(&*path, &event("1", "charge.succeeded", object.clone()))).await.ok(200);
+    let kept = shop.get(&format!("{STORED}/{}", told["invoice_id"].as_str().unwrap())).await;
+    assert!(kept.body == made("", json!({})).await.body);
+    assert!(kept.body != made("", json!({"proviso": ""})).await.body);
 }

@@ -22,9 +22,13 @@ async fn pair() -> (PaymentStandIn, TestServer) {
 }
 
 async fn tell(server: &TestServer, event: &Value) -> Response {
+    tell_at(server, WEBHOOK, event).await
+}
+
+async fn tell_at(server: &TestServer, path: &str, event: &Value) -> Response {
     let (body, now) = (event.to_string(), i64::try_from(server.clock.now().seconds()).unwrap());
     let signed = signature(&body, WEBHOOK_SECRET, now);
-    let request = Request::new("POST", WEBHOOK).body("application/json", body).header("Stripe-Signature", &signed);
+    let request = Request::new("POST", path).body("application/json", body).header("Stripe-Signature", &signed);
     let answer = server.send(request).await;
     let store = server.running().store();
     for _ in 0..3000 {
@@ -77,6 +81,30 @@ async fn b6_b7_b46_a_purchase_issues_one_key_whatever_is_repeated() {
     server.clock.advance(Duration::from_secs(25 * 3600));
     refused(&by_session(&server, "cs_1").await, 410, "KEY_NO_LONGER_SHOWN");
     server.send(Request::get(ME).key(told["key"].as_str().unwrap())).await.ok(200);
+}
+
+#[tokio::test]
+async fn w2_events_come_at_the_first_version_s_path_too_and_once_at_both() {
+    let (provider, server) = pair().await;
+    let purchase = bought(&provider, "cs_1", json!({}));
+    for path in ["/v1/stripe/webhook", WEBHOOK, "/api/v1/billing/provider_webhook"] {
+        assert_eq!(tell_at(&server, path, &purchase).await.ok(200), json!({"received": true}));
+    }
+    by_session(&server, "cs_1").await.ok(200);
+    assert_eq!(server.operator().await.keys(None).await.unwrap().len(), 1);
+    // a signed event with a member twice, and two signatures, are no event
+    let now = i64::try_from(server.clock.now().seconds()).unwrap();
+    let body = r#"{"id": "evt_2", "type": "a", "data": {"object": {"id": "x", "\u0069d": "y"}}}"#;
+    let signed = signature(body, WEBHOOK_SECRET, now);
+    let post = |path, body: &str| {
+        Request::new("POST", path).body("application/json", body).header("Stripe-Signature", &signed)
+    };
+    for path in ["/v1/stripe/webhook", WEBHOOK] {
+        faults(&server.send(post(path, body)).await);
+        let twice = post(path, body).header("Stripe-Signature", &signed);
+        refused(&server.send(twice).await, 400, "INVALID_SIGNATURE");
+    }
+    server.send(post("/api/v1/billing/provider_webhook", body)).await.error(400, "INVALID_REQUEST");
 }
 
 #[tokio::test]

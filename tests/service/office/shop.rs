@@ -77,6 +77,11 @@ impl<'s> Shop<'s> {
     }
 }
 
+/// Starts a node on which the documents of payments do not wait for fuller objects.
+pub async fn start_at_once() -> TestServer {
+    TestServer::with(|config| config.office.ingest_wait_s = 0).await
+}
+
 /// Checks that the sums of the ledger agree, and that no reservation is open.
 pub async fn audited(server: &TestServer) {
     let audit = server.running().store().audit_ledger(server.clock.now().0).await.unwrap();

@@ -24,7 +24,7 @@ async fn with_three(server: &TestServer) -> Shop<'_> {
 
 #[tokio::test]
 async fn b40_documents_are_listed_newest_first_for_their_key_alone() {
-    let server = TestServer::start().await;
+    let server = start_at_once().await;
     let shop = with_three(&server).await;
     let all = shop.stored("").await;
     let totals: Vec<i64> = all.iter().map(|one| one["total_yen"].as_i64().unwrap()).collect();
@@ -45,7 +45,7 @@ async fn b40_documents_are_listed_newest_first_for_their_key_alone() {
 
 #[tokio::test]
 async fn b40_a_document_is_the_same_bytes_whenever_it_is_downloaded() {
-    let server = TestServer::start().await;
+    let server = start_at_once().await;
     let shop = with_three(&server).await;
     let listed = shop.stored("").await[0].clone();
     let path = format!("{STORED}/{}", listed["invoice_id"].as_str().unwrap());
@@ -62,7 +62,7 @@ async fn b40_a_document_is_the_same_bytes_whenever_it_is_downloaded() {
 
 #[tokio::test]
 async fn documents_are_found_by_day_amount_and_recipient_together() {
-    let server = TestServer::start().await;
+    let server = start_at_once().await;
     let shop = with_three(&server).await;
     for (query, found) in [
         ("?from=2025-12-05", vec![300_000, 20_000]),
@@ -84,7 +84,7 @@ async fn documents_are_found_by_day_amount_and_recipient_together() {
 
 #[tokio::test]
 async fn a_correction_is_a_new_document_that_names_the_old_one() {
-    let server = TestServer::start().await;
+    let server = start_at_once().await;
     let shop = with_three(&server).await;
     let original = shop.stored("").await[0].clone();
     let path = format!("{STORED}/{}", original["invoice_id"].as_str().unwrap());
@@ -100,4 +100,24 @@ async fn a_correction_is_a_new_document_that_names_the_old_one() {
     refused(&shop.post(&format!("{STORED}/inv_none/corrections"), &body).await, 404, "NOT_FOUND");
     assert_eq!(faults(&shop.post(&format!("{path}/corrections"), &json!({})).await).len(), 3);
     audited(&server).await;
+}
+
+/// Case C1: the act asks for a search by counterparty, whatever the PDF's faces have.
+#[tokio::test]
+async fn a6_a_stored_document_is_found_by_the_name_that_the_payment_has() {
+    let server = start_at_once().await;
+    let shop = Shop::new(&server).await;
+    let path = shop.set_profile(json!({})).await;
+    let names = ["𠮷田 次郎", "홍길동", "葛\u{e0100}城 か\u{3099}く", "😀商店"];
+    for (at, name) in names.iter().enumerate() {
+        let mut object = charge(&at.to_string(), 1_000);
+        object["billing_details"]["name"] = json!(name);
+        server.send(Request::post(&*path, &event(&at.to_string(), "charge.succeeded", object))).await.ok(200);
+    }
+    for (asked, name) in [("𠮷田", names[0]), ("홍길", names[1]), ("葛城がく", names[2]), ("😀", names[3])] {
+        let asked: String = asked.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let found = shop.stored(&format!("?recipient={asked}")).await;
+        assert_eq!(found.len(), 1, "{name}");
+        assert_eq!(found[0]["recipient"], name);
+    }
 }

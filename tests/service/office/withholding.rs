@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use tests_service::TestServer;
+use tests_service::http::Response;
 
 use crate::shop::*;
 
@@ -75,4 +76,58 @@ async fn b33_transfers_are_records_of_their_accounts() {
     assert_eq!((&payee["name"], &payee["needs_declaration"]), (&json!("acct_jpy"), &json!(true)));
     assert_eq!(payee["categories"][0]["payment_total"], 80_000, "{told}");
     assert!(told.to_string().contains("tr_2"));
+}
+
+/// The warnings in the headers of an answer.
+fn warnings(answer: &Response) -> Vec<&str> {
+    answer.headers("x-document-warning").collect()
+}
+
+#[tokio::test]
+async fn a5_a_file_needs_payees_and_a_payer_with_names_and_addresses() {
+    let server = TestServer::start().await;
+    let shop = Shop::new(&server).await;
+    let transfer = json!({"id": "tr_1", "amount": 60_001, "currency": "jpy", "destination": "acct_1AbCdEf", "created": 1_764_514_800});
+    let mut body = json!({"transfers": [transfer]});
+    let path = format!("{TRANSFERS}?format=etax_csv");
+    let places: Vec<String> = faults(&shop.post(&path, &body).await).into_iter().map(|(_, at)| at).collect();
+    assert_eq!(
+        places,
+        [
+            "body.payer.address",
+            "body.payer.name",
+            "body.payee_map.acct_1AbCdEf.address",
+            "body.payee_map.acct_1AbCdEf.name"
+        ]
+    );
+    let told = shop.post(TRANSFERS, &body).await.ok(200);
+    assert_eq!(told["payees"][0]["missing_for_filing"], json!(["address", "name"]));
+    assert_eq!((&told["efiling_required"], &told["records_to_file"]), (&json!(false), &json!(1)));
+    body["payer"] = records()["payer"].clone();
+    body["payee_map"] = json!({"acct_1AbCdEf": {"name": "山田", "address": "東京都"}});
+    assert_eq!(shop.post(&path, &body).await.status, 200);
+}
+
+#[tokio::test]
+async fn a5_b5_warnings_are_in_the_headers_of_files() {
+    let server = TestServer::start().await;
+    let shop = Shop::new(&server).await;
+    let hostess = json!({"amount": 200_000, "category": "ホステス等", "paid_on": "2025-12-31"});
+    let mut body = records();
+    body["payees"][1] = json!({"name": "佐藤", "address": "東京都", "number": "7000012050002", "payments": [hostess]});
+    let told = shop.post(RECORDS, &body).await.ok(200)["warnings"].clone();
+    assert_eq!(told.as_array().unwrap().len(), 2, "a corporate number, and days: {told}");
+    for format in ["csv", "pdf"] {
+        let answer = shop.post(&format!("{RECORDS}?format={format}"), &body).await;
+        assert_eq!(json!(warnings(&answer)), told, "{format}");
+    }
+    // the headers do not grow with the body
+    body["payees"] = json!(vec![body["payees"][1].clone(); 30]);
+    let many = shop.post(&format!("{RECORDS}?format=csv"), &body).await;
+    let many = warnings(&many);
+    assert_eq!((many.len(), many[20]), (21, "40 more warnings are in the format json"));
+    body["payees"] =
+        json!([{"name": "佐藤", "payments": [{"amount": 5, "paid_on": "2025-12-31", "detail": "長".repeat(70)}]}]);
+    let empty = shop.post(&format!("{RECORDS}?format=etax_csv"), &body).await;
+    assert_eq!((empty.status, empty.body.len(), warnings(&empty).len()), (200, 0, 2));
 }

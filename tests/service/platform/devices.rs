@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use client::{Preset, netlists};
-use control::compute::engine::EngineDevice;
+use control::work::EngineDevice;
 use engine::{Backend, DeviceInfo, EvaluationKey, Gates, Params};
 use kernels::cpu::{self, Cpu};
 use kernels::tfhe::{self, KeyedGates};

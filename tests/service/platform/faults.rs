@@ -7,6 +7,7 @@ use client::Preset;
 use control::admin::lockouts::LockoutChoice;
 use control::caller::{Environment, PlanLimits, Role};
 use serde_json::json;
+use store::Store;
 use tests_service::TestServer;
 use tests_service::http::Request;
 use tests_service::wire::Wire;
@@ -174,4 +175,23 @@ async fn a_database_that_hangs_is_503_and_the_node_still_answers() {
     while server.send(list.clone()).await.status != 200 {
         assert!(started.elapsed() < Duration::from_secs(60), "the node did not reach its database again");
     }
+}
+
+#[tokio::test]
+async fn idle_connections_that_a_firewall_has_forgotten_cost_nobody_a_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(url) = Kind::Postgres.new_url(folder.path()) else { return };
+    let (wire, through_wire) = Wire::to(&url, folder.path());
+    let store = Store::connect(&through_wire).await.unwrap();
+    let read_at_once = async || {
+        let calls = (0..store.connections().max).map(|_| store.has_users());
+        futures_util::future::join_all(calls).await.into_iter().collect::<Result<Vec<_>, _>>().unwrap();
+    };
+    read_at_once().await;
+    // longer than the store trusts an idle connection
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    wire.forget_connections();
+    store.renew_lease("node_1", 1).await.unwrap();
+    read_at_once().await;
+    store.probe().await.unwrap();
 }

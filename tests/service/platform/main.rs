@@ -51,3 +51,4 @@ mod subscriptions;
 mod tls;
 mod user_keys;
 mod webhooks;
+mod workers;

@@ -173,14 +173,17 @@ async fn a13_what_is_no_beginning_of_a_living_trial_key_revokes_nothing() {
     let server = TestServer::start().await;
     let key = trial_key(&server).await;
     let live = server.key(Role::Developer).await;
-    for bad in [&key[..15], "svc_trial_", "svc_trial_%C3%A9%C3%A9%C3%A9", &live, "x"] {
+    for bad in [&key[..15], "svc_trial_", &live, "x"] {
         server.send(end_temp_key(bad)).await.error(400, "INVALID_REQUEST");
     }
     let flipped = |at: usize| {
         let other = if key.as_bytes()[at] == b'0' { "1" } else { "0" };
         format!("{}{other}", &key[..at])
     };
-    for unknown in [flipped(15), flipped(16), flipped(24), flipped(41), format!("{key}0"), key[..16].to_uppercase()] {
+    // no key has a character beyond ASCII, so this is an unknown key
+    let foreign = "svc_trial_%C3%A9%C3%A9%C3%A9".to_owned();
+    let longer = format!("{key}0");
+    for unknown in [flipped(15), flipped(16), flipped(24), flipped(41), longer, foreign, key[..16].to_uppercase()] {
         let code = if unknown.starts_with("svc") { (404, "KEY_NOT_FOUND") } else { (400, "INVALID_REQUEST") };
         server.send(end_temp_key(&unknown)).await.error(code.0, code.1);
     }

@@ -322,6 +322,11 @@ async fn h2_h4_h16_h17_bad_webhooks_are_refused_and_nobody_else_s_are_seen() {
         (json!({"url": "http://example.com/"}), 400, "INVALID_WEBHOOK_URL"),
         (json!({"url": "https://user@example.com/"}), 400, "INVALID_WEBHOOK_URL"),
         (json!({"url": format!("https://example.com/{}", "a".repeat(2048))}), 400, "INVALID_WEBHOOK_URL"),
+        (json!({"url": "https://exa\nmple.com/\t"}), 400, "INVALID_WEBHOOK_URL"),
+        (json!({"url": "https://example.com/\0x"}), 400, "INVALID_WEBHOOK_URL"),
+        (json!({"url": "https://exa%0Ample.com/"}), 400, "INVALID_WEBHOOK_URL"),
+        (json!({"url": "https://receiver.invalid/", "events": ["\0"]}), 400, "INVALID_REQUEST"),
+        (json!({"url": "https://receiver.invalid/", "secret": "\0".repeat(40)}), 400, "INVALID_REQUEST"),
         (json!({"url": "https://127.0.0.1/"}), 400, "WEBHOOK_URL_NOT_ALLOWED"),
         (json!({"url": "https://169.254.169.254/latest"}), 400, "WEBHOOK_URL_NOT_ALLOWED"),
         (json!({"url": "https://localhost/"}), 400, "WEBHOOK_URL_NOT_ALLOWED"),
@@ -355,6 +360,8 @@ async fn h2_h4_h16_h17_bad_webhooks_are_refused_and_nobody_else_s_are_seen() {
     let path = format!("{WEBHOOKS}/{}", id(&first));
     for (body, code) in [
         (json!({"url": "https://10.0.0.1/"}), "WEBHOOK_URL_NOT_ALLOWED"),
+        (json!({"url": "https://example.com/\0x"}), "INVALID_WEBHOOK_URL"),
+        (json!({"url": " https://example.com/"}), "INVALID_WEBHOOK_URL"),
         (json!({"events": ["key_created", "nothing"]}), "INVALID_REQUEST"),
     ] {
         client.send(patch(&path, &body)).await.error(400, code);

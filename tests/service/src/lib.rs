@@ -7,6 +7,7 @@ pub mod issuer;
 pub mod keys;
 pub mod ledger;
 pub mod mailbox;
+pub mod node;
 pub mod numbers;
 pub mod payments;
 pub mod receiver;
@@ -15,5 +16,6 @@ pub mod s3;
 pub mod server;
 pub mod users;
 pub mod wire;
+pub mod worker;
 
 pub use server::TestServer;

@@ -24,6 +24,8 @@ struct State {
     mails: Vec<String>,
     /// How many of the next e-mails the server refuses temporarily.
     put_off: usize,
+    /// Whether the server answers no e-mail for now.
+    is_silent: bool,
 }
 
 impl Mailbox {
@@ -49,6 +51,11 @@ impl Mailbox {
     /// Whether the server still refuses the next e-mail.
     pub fn puts_off(&self) -> bool {
         self.state.lock().expect("no panic").put_off > 0
+    }
+
+    /// Lets the server answer no e-mail that it has taken, until it may answer again.
+    pub fn be_silent(&self, is_silent: bool) {
+        self.state.lock().expect("no panic").is_silent = is_silent;
     }
 
     /// Waits until this many e-mails have come. Returns all received e-mails.
@@ -82,8 +89,10 @@ async fn serve(stream: TcpStream, state: Arc<Mutex<State>>) -> Option<()> {
     while let Some(line) = lines.next_line().await.ok()? {
         let answer = match &mut mail {
             Some(_) if line == "." => {
-                let mut state = state.lock().expect("no panic");
-                state.mails.extend(mail.take());
+                state.lock().expect("no panic").mails.extend(mail.take());
+                while state.lock().expect("no panic").is_silent {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
                 "250 taken"
             }
             Some(text) => {

@@ -10,8 +10,8 @@ use control::app::{App, Running};
 use control::caller::{Environment, Role};
 use control::caller::{Plan, PlanLimits, UNLIMITED};
 use control::clock::Clock;
-use control::compute::engine::{BackendChoice, EngineDevice};
 use control::config::{Config, ServerSecret};
+use control::work::{BackendChoice, EngineDevice};
 use tempfile::TempDir;
 
 use tests_store::Kind;
@@ -19,6 +19,7 @@ use tests_store::Kind;
 use crate::canary::{self, Canary};
 
 use crate::http::{Request, Response};
+use crate::worker;
 
 /// Longest time that a test waits for something to become true.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -72,12 +73,18 @@ impl TestServer {
         choose_database(kind, &mut config, &folder);
         lift_limits(&mut config);
         let (clock, canary) = (Clock::system(), canary::watch());
-        let running = App::start_on(config, clock.clone(), devices).await.expect("the node starts");
+        let running =
+            App::start_with(config, clock.clone(), Some(devices), worker::chosen).await.expect("the node starts");
         Self::of(running, clock, folder, canary)
     }
 
     /// Starts a node on this folder.
     pub async fn in_folder(folder: TempDir, change: impl FnOnce(&mut Config)) -> Self {
+        Self::asking(worker::chosen, folder, change).await
+    }
+
+    /// Starts a node on this folder that asks the worker that `through` makes of the node's own.
+    pub async fn asking(through: worker::Through, folder: TempDir, change: impl FnOnce(&mut Config)) -> Self {
         let mut config = Config::in_folder(folder.path());
         // tests of the service use the CPU, whatever cards the machine has
         config.compute.backend = BackendChoice::Cpu;
@@ -85,7 +92,7 @@ impl TestServer {
         lift_limits(&mut config);
         change(&mut config);
         let (clock, canary) = (Clock::system(), canary::watch());
-        let running = App::start_at(config, clock.clone()).await.expect("the node starts");
+        let running = App::start_with(config, clock.clone(), None, through).await.expect("the node starts");
         Self::of(running, clock, folder, canary)
     }
 

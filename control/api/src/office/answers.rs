@@ -71,6 +71,12 @@ pub struct Profile {
     pub logo: Option<ImageFacts>,
     /// Seal (角印), if one is set.
     pub seal: Option<ImageFacts>,
+    /// Payment provider whose events come to the ingest URL.
+    pub provider: String,
+    /// For what the money of receipts was paid (但し書き). Empty means the name of the first line item.
+    pub proviso: String,
+    /// True if refunds below 10,000 yen get no return invoice.
+    pub skip_small_returns: bool,
     /// True if events must be signed.
     pub signature_required: bool,
     /// URL to which the payment provider sends its events. The URL is a secret.
@@ -97,11 +103,16 @@ pub struct ImageFacts {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct IngestResult {
-    /// `created`, `duplicate`, `held` (the cap is reached, so the document is made later) or `ignored`.
+    /// `created`; `accepted` (the document is made when an event comes that says more about the sale, or after a wait);
+    /// `duplicate`; `held` (the cap is reached, so the document is made later); `not_issued` (no document can be made:
+    /// see `GET /v1/invoices/stored?status=not_issued`); or `ignored`.
     pub status: String,
     /// Id of the document.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub invoice_id: Option<String>,
+    /// Reason of `not_issued`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// A document that the service keeps.
@@ -119,20 +130,27 @@ pub struct StoredInvoice {
     /// Total in yen, tax-inclusive.
     pub total_yen: i64,
     /// Issue date.
-    #[cfg_attr(feature = "openapi", schema(format = Date))]
+    #[cfg_attr(feature = "openapi", schema(pattern = r"^([0-9]{4}-[0-9]{2}-[0-9]{2})?$"))]
     pub issue_date: String,
-    /// Transaction date: the date of the sale.
-    #[cfg_attr(feature = "openapi", schema(format = Date))]
+    /// Transaction date: the date of the sale, or of the return.
+    #[cfg_attr(feature = "openapi", schema(pattern = r"^([0-9]{4}-[0-9]{2}-[0-9]{2})?$"))]
     pub transaction_date: String,
     /// Provider's id of the payment. Empty for a correction.
     pub payment_id: String,
-    /// Id of the original document. Null if this document corrects no other document.
+    /// Id of the original document: of the document that this one corrects, or of the sale that is returned. Null if
+    /// there is none.
     pub original_invoice_id: Option<String>,
     /// Delivery status: `stored`, `not_sent`, `pending`, `sent` or `failed`.
     pub delivery_status: String,
     /// SHA-256 of the PDF, in hexadecimal.
     pub pdf_sha256: String,
-    /// Time at which the document was made.
+    /// `issued`, `waiting`, `held` or `not_issued`. Without a document, the members that only a document has are empty.
+    pub status: String,
+    /// Why there is no document, or not yet. Null for an issued document.
+    pub reason: Option<String>,
+    /// Warnings about the document, such as a character that the PDF cannot show.
+    pub warnings: Vec<String>,
+    /// Time at which the document was made. Without a document, the time of the first event.
     #[cfg_attr(feature = "openapi", schema(format = DateTime))]
     pub created_at: String,
 }

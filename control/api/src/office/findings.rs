@@ -16,6 +16,14 @@ pub struct WithholdingRecords {
     pub payees: Vec<RecordedPayee>,
     /// Section 3 (form 309) of the statutory summary table.
     pub summary_table: SummaryTable,
+    /// Number of payment records that must be filed. A payee with more than six kinds of payments has several.
+    pub records_to_file: u64,
+    /// Number of records from which filing must be electronic: 100, or 30 for records of 2026 and later, which are filed
+    /// from January 2027 on.
+    pub efiling_line: u64,
+    /// True if `records_to_file` reaches `efiling_line`. The law counts the records of the year before last, which the
+    /// payer alone knows; the year's own number stands for it here.
+    pub efiling_required: bool,
     /// Payments that are in no record.
     pub excluded: Vec<ExcludedPayment>,
     /// Transfers that are not counted as payments.
@@ -38,6 +46,8 @@ pub struct RecordedPayer {
     pub tel: String,
     /// Individual or corporate number of the payer, masked.
     pub number: String,
+    /// Members of the payer that keep the records from being filed (`etax_csv`). Empty if no record must be filed.
+    pub missing_for_filing: Vec<String>,
 }
 
 /// A payee and the payee's payment records.
@@ -52,7 +62,10 @@ pub struct RecordedPayee {
     pub number: String,
     /// True if the payee is an individual.
     pub is_individual: bool,
-    /// One record for each category.
+    /// Members of the payee that keep the payee's records from being filed (`etax_csv`): `name`, `address`, `number` or
+    /// `payments`. Empty if none of the payee's records must be filed.
+    pub missing_for_filing: Vec<String>,
+    /// A row for each category and word.
     pub categories: Vec<RecordedCategory>,
     /// Id of the connected account. Present only for records made from transfers.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,12 +75,16 @@ pub struct RecordedPayee {
     pub needs_declaration: Option<bool>,
 }
 
-/// Payments of one category to one payee.
+/// Payments of one category and word to one payee.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RecordedCategory {
     /// Category of the remuneration, as in `Category`.
     pub category: String,
+    /// Word on the payment record (区分): the caller's word for the remuneration, such as 講演料 or 税理士報酬.
+    pub word: String,
+    /// Detail on the payment record (細目): the callers' details, or the number of payments.
+    pub detail: String,
     /// Sum of the payments in yen, including unpaid payments.
     pub payment_total: i64,
     /// Unpaid part of `payment_total`, in yen.
@@ -216,7 +233,7 @@ pub struct UnmatchedRow {
     pub record: Row,
     /// Name in the normalised form that was compared.
     pub normalized_key: String,
-    /// Reason for the missing match: `no_match` or `amount_unreadable`.
+    /// Reason for the missing match: `no_match`, `amount_unreadable`, or `no_key` if nothing of the name counts.
     pub reason: String,
 }
 
@@ -240,6 +257,11 @@ pub struct ReconciliationSummary {
     pub left_total: Option<NumberOrText>,
     /// Sum of the right amounts in yen. Null without amounts. A text if the sum is not a whole number.
     pub right_total: Option<NumberOrText>,
+    /// Number of names for which not all groups of records were tried, because the work of a request is bounded.
+    /// Records of these names may be in `amount_mismatch` although a group of them fits. Absent means that all groups
+    /// were tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub groups_cut: Option<u64>,
 }
 
 /// Results of a verification of registration numbers.
@@ -253,6 +275,9 @@ pub struct RegistrationResults {
     pub as_of: String,
     /// Source of the records, as stated in the request.
     pub source: Option<String>,
+    /// End of the audit log after the entries of this request. Null if the node keeps no log. Clients may keep this
+    /// value and compare it with the log later.
+    pub audit: Option<AuditHead>,
     /// Notice that the results are reference values and must be checked by official means.
     pub disclaimer: String,
 }
@@ -304,6 +329,10 @@ pub struct MonitorResult {
     pub ok: Vec<WatchedRegistration>,
     /// All other numbers: without a record, not effective yet, or not valid.
     pub not_found: Vec<WatchedRegistration>,
+    /// Without records, all numbers: only their form and check digit were checked. Empty with records.
+    pub format_only: Vec<WatchedRegistration>,
+    /// Basis of the results: `records` or `format_only`.
+    pub basis: String,
     /// Number of monitored registration numbers.
     pub checked: u64,
     /// Reference date of the results.
@@ -311,6 +340,9 @@ pub struct MonitorResult {
     pub as_of: String,
     /// Source of the records, as stated in the request.
     pub source: Option<String>,
+    /// End of the audit log after the entries of this request. Null if the node keeps no log. Clients may keep this
+    /// value and compare it with the log later.
+    pub audit: Option<AuditHead>,
     /// Notice that the results are reference values and must be checked by official means.
     pub disclaimer: String,
 }
@@ -348,19 +380,27 @@ pub struct WatchedRegistration {
     pub ends_on: Option<String>,
     /// Warnings for the caller.
     pub warnings: Vec<String>,
+    /// Basis of the result: `records` or `format_only`.
+    pub basis: String,
 }
 
 /// Entries of the audit log for one account, and the state of the log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AuditTrail {
-    /// The latest 10000 entries, oldest first.
+    /// The entries of the page, oldest first.
     pub entries: Vec<AuditEntry>,
-    /// Total number of entries.
+    /// Number of the account's entries in the whole log, whatever the page and the number.
     pub entries_total: u64,
+    /// `after_seq` of the next page. The last page has the `seq` of `head`; entries that are added later lie behind it.
+    pub next_after_seq: u64,
+    /// `before_seq` of the previous page. Null on the first page.
+    pub previous_before_seq: Option<u64>,
     /// True if the whole log is unchanged.
     pub chain_valid: bool,
-    /// Number of the first line that was changed or is missing. Null if all lines are unchanged.
+    /// Number of the first line that does not continue the line before it, or that is missing at the end. This is the
+    /// changed line itself, or the line after it if the hash of the changed line was computed anew. Null if all lines
+    /// are unchanged.
     pub broken_at: Option<u64>,
     /// End of the unchanged part of the log. Clients may keep this value and compare it later.
     pub head: AuditHead,

@@ -66,6 +66,10 @@ values! {
     "A registration number: T and 13 digits. Full-width characters and spaces are normalised first."
     RegistrationNumber(String) = text().pattern(Some("^T[0-9]{13}$"));
 
+    "A registration number, which is T and 13 digits, or a corporate number, which is 13 digits. Full-width characters and \
+     spaces are normalised first."
+    RecipientNumber(String) = text().pattern(Some("^T?[0-9]{13}$"));
+
     "A colour of the form `#2B4C7E`. Empty means the default colour."
     BrandColor(String) = text().pattern(Some("^(#[0-9A-Fa-f]{6})?$"));
 
@@ -97,7 +101,7 @@ values! {
         ["普通", "当座", "貯蓄", "ordinary", "futsu", "checking", "toza", "savings", "chochiku"],
     );
 
-    "A category of remuneration. The names of single trades are accepted too, such as 講演料, デザイン料 or 税理士."
+    "A category of remuneration. Fees and occupations are accepted too, such as 講演料, デザイン料 or 税理士."
     Category(String) = word([
         "原稿料等", "弁護士等", "司法書士等", "診療報酬", "プロスポーツ選手等", "プロボクサー", "外交員等", "芸能等", "ホステス等", "契約金",
         "広告宣伝賞金", "競馬賞金", "対象外",

@@ -6,15 +6,21 @@ use serde_json::{Map, Value};
 
 use super::{LooseText, NumberOrText};
 
-/// A successful payment in yen. From Stripe: a payment intent, charge, checkout session, invoice, refund or credit
-/// note. From PAY.JP: a charge. From another provider: an object with the members named here.
+/// A successful payment in yen, or a return of one. From Stripe: a payment intent, charge, checkout session, invoice,
+/// refund or credit note. From PAY.JP: a charge. From another provider: an object with the members named here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PaymentObject {
     /// Currency: `jpy`.
     pub currency: String,
-    /// Provider's id of the payment.
+    /// Provider's id of the payment or the return. An event of a `generic` payment needs an id.
     pub id: Option<String>,
+    /// For `generic`: `refund` makes the object a return. An object with a negative amount is a return too.
+    pub r#type: Option<String>,
+    /// For a `generic` return: id of the payment that is returned.
+    pub original_id: Option<String>,
+    /// For a `generic` return: date or period of the sale that is returned, such as `2025-09-30` or `2025年9月分`.
+    pub original_date: Option<String>,
     /// Type of the object. Stripe's types are `payment_intent`, `charge`, `checkout.session`, `invoice`, `refund` and
     /// `credit_note`.
     pub object: Option<String>,
@@ -77,13 +83,11 @@ pub struct PaymentLine {
 pub struct PaymentMetadata {
     /// Rate of consumption tax for line items without their own rate: `8`, `10`, `8%` or `0.08`.
     pub tax_rate: Option<NumberOrText>,
-    /// Name of the recipient. `invoice_recipient` and `宛名` are other names of this member.
+    /// Name of the recipient. `invoice_recipient` and `宛名` are other names of this member. The last is among the other
+    /// metadata here, because generators make names of programs of described names.
     pub recipient: Option<String>,
     /// Same as `recipient`.
     pub invoice_recipient: Option<String>,
-    /// Same as `recipient`.
-    #[serde(default, rename = "宛名")]
-    pub recipient_ja: Option<String>,
     /// Honorific after the recipient's name.
     pub recipient_honorific: Option<String>,
     /// Name of the goods or service, for a payment without line items.
@@ -99,10 +103,24 @@ pub struct PaymentMetadata {
     /// Registration number of the consignor.
     pub consignor_registration_number: Option<String>,
     /// `true` means that an event of this payment makes no document.
-    pub do_not_invoice: Option<String>,
+    pub do_not_invoice: Option<BooleanOrText>,
+    /// Of a return: date or period of the sale, such as `2025-09-30` or `2025年9月分`. Required when the object holds
+    /// neither the sale nor its day, because a return invoice states the day of the sale.
+    pub original_date: Option<String>,
     /// Other metadata of the merchant.
     #[serde(flatten)]
     pub others: Map<String, Value>,
+}
+
+/// A truth value, or its text.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum BooleanOrText {
+    /// A truth value.
+    Boolean(bool),
+    /// `true` or `false`.
+    Text(String),
 }
 
 /// A transfer or payout of a payment platform with connected accounts. A transfer is skipped if it is not a payment in
@@ -143,8 +161,14 @@ pub struct TransferIn {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TransferMetadata {
-    /// Category of the remuneration, or the name of a trade.
+    /// Category of the remuneration, or a fee or an occupation such as 講演料 or 税理士.
     pub category: Option<String>,
+    /// Detail (細目) on the payment record.
+    pub detail: Option<String>,
+    /// Number of calendar days in the period that the transfer covers, for `ホステス等`.
+    pub days: Option<NumberOrText>,
+    /// Salary in yen for the same month or period, for `外交員等` and `ホステス等`.
+    pub salary: Option<NumberOrText>,
     /// Consumption tax in yen that the transfer includes.
     pub consumption_tax: Option<NumberOrText>,
     /// Connected account, used if neither `destination` nor `account` of the transfer names a connected account.

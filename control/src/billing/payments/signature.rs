@@ -1,5 +1,6 @@
 //! The signature of the provider's events (readings W1).
 
+use axum::http::HeaderMap;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
@@ -10,6 +11,15 @@ use crate::clock::Timestamp;
 const TOLERANCE_S: u64 = 300;
 /// Longest header that is read, in bytes.
 const HEADER_BYTES_MAX: usize = 8 << 10;
+
+/// Returns the header with the signature. Empty if the request has none or several, of which it is open which one counts.
+pub fn signature_header(headers: &HeaderMap) -> &str {
+    let mut values = headers.get_all("stripe-signature").iter();
+    match (values.next(), values.next()) {
+        (Some(value), None) => value.to_str().unwrap_or_default(),
+        _ => "",
+    }
+}
 
 /// Whether a body was signed under one of these secrets at most `TOLERANCE_S` ago. The header is `t=SECONDS,v1=HEX`
 /// with any number of `v1`: the provider sends two while one secret replaces another.
@@ -50,6 +60,16 @@ mod tests {
 
     fn secret(text: &str) -> PaymentSecret {
         PaymentSecret(Zeroizing::new(text.to_owned()))
+    }
+
+    #[test]
+    fn c3_two_headers_with_a_signature_are_none() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(signature_header(&headers), "");
+        headers.append("stripe-signature", "t=1,v1=00".parse().unwrap());
+        assert_eq!(signature_header(&headers), "t=1,v1=00");
+        headers.append("stripe-signature", "t=1,v1=00".parse().unwrap());
+        assert_eq!(signature_header(&headers), "");
     }
 
     #[test]

@@ -1,16 +1,15 @@
 //! Stripe's events: their signature, and the object that each type is about (readings W1, W5).
 
 use axum::http::HeaderMap;
+use docs_module::request::any_value;
 use serde_json::Value;
 use store::ProviderEvent;
 
-use super::super::signature::is_signed;
+use super::super::signature::{is_signed, signature_header};
 use super::super::{About, EventFault, PaymentError, PaymentSecret, SignedEvent};
 use super::refused;
 use crate::clock::Timestamp;
 
-/// The header with the signature.
-const SIGNATURE: &str = "stripe-signature";
 /// Longest id or type, in bytes.
 const WORD_BYTES_MAX: usize = 255;
 
@@ -21,11 +20,10 @@ pub fn read(
     secrets: &[PaymentSecret],
     now: Timestamp,
 ) -> Result<SignedEvent, EventFault> {
-    let header = headers.get(SIGNATURE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if !is_signed(header, body, secrets, now) {
+    if !is_signed(signature_header(headers), body, secrets, now) {
         return Err(EventFault::NotSigned);
     }
-    let event: Value = serde_json::from_slice(body).unwrap_or_default();
+    let event = any_value(body).map_err(|_| EventFault::Malformed)?;
     let word = |member: &str| {
         let word = event[member].as_str().filter(|word| (1..=WORD_BYTES_MAX).contains(&word.len()));
         word.map(str::to_owned).ok_or(EventFault::Malformed)
