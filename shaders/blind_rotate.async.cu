@@ -42,6 +42,20 @@ __device__ inline void groups_sync(unsigned* arrived, unsigned expected) {
     } while (__syncthreads_or(seen < expected));
 }
 
+// The same barrier. One thread of a group orders the group's words and polls, the others wait for it in the group's own
+// barrier.
+__device__ inline void groups_sync_by_one(unsigned* arrived, unsigned expected) {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(arrived) : "memory");
+        unsigned seen;
+        do {
+            asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(arrived) : "memory");
+        } while (seen < expected);
+    }
+    __syncthreads();
+}
+
 // Loads 16 bytes that another group may just have written, bypassing this multiprocessor's cache.
 template <class T>
 __device__ inline T load_shown(const T* from) {
@@ -78,6 +92,17 @@ __device__ inline void cluster_sync() {
             : "memory");
 }
 
+// A barrier of all threads of a cluster. Afterwards each thread sees what the others wrote to shared memory. Words of
+// global memory are not ordered, so the barrier does not wait for the whole device. Needs PTX 8.6 (CUDA 12.7).
+__device__ inline void cluster_sync_shared() {
+    asm volatile(
+        "fence.release.sync_restrict::shared::cta.cluster;\n"
+        "barrier.cluster.arrive.relaxed.aligned;\n"
+        "barrier.cluster.wait.aligned;\n"
+        "fence.acquire.sync_restrict::shared::cluster.cluster;" ::
+            : "memory");
+}
+
 // The address of the same place in the shared memory of another group of the cluster.
 template <class T>
 __device__ inline T* remote(T* shared, unsigned rank) {
@@ -100,9 +125,14 @@ inline void copy_async_wait() {
 
 inline unsigned cluster_rank() { return host::cluster_rank(); }
 inline void cluster_sync(unsigned line = __builtin_LINE()) { host::wait(host::AT_CLUSTER, line); }
+inline void cluster_sync_shared(unsigned line = __builtin_LINE()) { host::wait(host::AT_CLUSTER, line); }
 
 // on the host, groups that run at the same time form a cluster
 inline void groups_sync(unsigned*, unsigned, unsigned line = __builtin_LINE()) { host::wait(host::AT_CLUSTER, line); }
+
+inline void groups_sync_by_one(unsigned*, unsigned, unsigned line = __builtin_LINE()) {
+    host::wait(host::AT_CLUSTER, line);
+}
 
 template <class T>
 T load_shown(const T* from) {

@@ -1,6 +1,7 @@
 //! The throughput of single instructions on a card, in operations a clock. This throughput limits the speed of gates.
 //! Vendors do not publish it for multiplications that give high or wide words.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use kernels::Result;
@@ -13,12 +14,14 @@ const THREADS: u32 = 256;
 const GROUPS_OF_A_MULTIPROCESSOR: u32 = 8;
 /// Number of words that a launch reads from the L2 cache: 40 MB, the size of the two keys of `fast_128`.
 const L2_WORDS: u32 = 10_000_000;
-/// Number of groups in a cluster.
-const CLUSTER: u32 = 4;
-/// Numbers of clusters in a launch: one, as many as a batch of 64 gates has, and more than can run at once.
-const CLUSTERS: [u32; 3] = [1, 64, 500];
-/// Number of threads in each group of a cluster. The kernel's source has the same number.
-const CLUSTER_THREADS: u32 = 128;
+/// Number of groups in a row that exchange words. The kernels' source has the same number.
+const ROW_GROUPS: u32 = 4;
+/// Numbers of rows in a launch: one, as many as a batch of 64 gates has, and for clusters more than can run at once.
+const ROWS: [u32; 3] = [1, 64, 500];
+/// Number of threads in each group of a row. The kernels' source has the same number.
+const ROW_THREADS: u32 = 128;
+/// Number of words that a group shows to its partners in a round. The kernels' source has the same number.
+const SHOWN_WORDS: u32 = 1024;
 /// Compute capability of the first cards with clusters.
 const CLUSTERS_FROM: (u32, u32) = (9, 0);
 
@@ -30,7 +33,7 @@ pub struct Rounds {
     pub instructions: u32,
     /// How many times a launch reads all `l2_words`.
     pub l2: u32,
-    /// Rounds of the kernel for clusters.
+    /// Rounds of the kernels that measure barriers.
     pub cluster: u32,
     /// Number of words that are read from the L2 cache.
     pub l2_words: u32,
@@ -59,9 +62,55 @@ pub struct Rates {
     pub load_shared: f64,
     /// Bytes a second from the L2 cache.
     pub l2_bytes: f64,
-    /// For each number of clusters, the nanoseconds of a round with a barrier alone, and of a round that also reads 12
-    /// KB from the partners in the cluster.
-    pub clusters: Vec<(u32, [f64; 2])>,
+    /// The barriers of groups that exchange words; empty for cards without clusters.
+    pub barriers: Vec<Barrier>,
+}
+
+/// A measured barrier of the four groups of a row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Barrier {
+    /// Which barrier.
+    pub form: Form,
+    /// Number of rows that run at the same time.
+    pub rows: u32,
+    /// Nanoseconds of a round that writes 4 KB in each group and waits.
+    pub alone_ns: f64,
+    /// Nanoseconds of a round that also reads 12 KB from the partners.
+    pub read_ns: f64,
+    /// Number of words that were not those that the partner wrote in this round, in all measured launches.
+    pub wrong: u64,
+}
+
+/// The forms of a barrier in `blind_rotate.async`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// `cluster_sync`, with words in shared memory.
+    Cluster,
+    /// `cluster_sync_shared`, with words in shared memory.
+    ClusterShared,
+    /// `groups_sync`, with words in global memory: all threads poll.
+    Groups,
+    /// `groups_sync_by_one`, with words in global memory: one thread of a group polls.
+    GroupsByOne,
+}
+
+impl Form {
+    /// All forms.
+    pub const ALL: [Form; 4] = [Form::Cluster, Form::ClusterShared, Form::Groups, Form::GroupsByOne];
+
+    /// The name of the function in `blind_rotate.async`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Form::Cluster => "cluster_sync",
+            Form::ClusterShared => "cluster_sync_shared",
+            Form::Groups => "groups_sync",
+            Form::GroupsByOne => "groups_sync_by_one",
+        }
+    }
+
+    fn is_in_shared_memory(self) -> bool {
+        matches!(self, Form::Cluster | Form::ClusterShared)
+    }
 }
 
 /// The sources of the measuring kernels for a card of this compute capability.
@@ -98,7 +147,7 @@ pub fn measure<G: Gpu>(gpu: &G, clock_khz: u32, rounds: Rounds, time: Duration) 
             bind: vec![Bind::write(View::all(&out))],
             args: vec![rounds.instructions, 3, 5],
         };
-        let seconds = seconds_each(gpu, &out, time, || gpu.launch(&launch))?;
+        let seconds = seconds_each(time, || gpu.launch(&launch).and_then(|()| ended(gpu, &out)))?;
         let operations = f64::from(groups * THREADS) * f64::from(rounds.instructions) * f64::from(OPERATIONS);
         Ok(operations / (seconds * clocks))
     };
@@ -110,8 +159,8 @@ pub fn measure<G: Gpu>(gpu: &G, clock_khz: u32, rounds: Rounds, time: Duration) 
         double: rate("rate_double")?,
         load_shared: rate("rate_load_shared")?,
         l2_bytes: l2(gpu, &module, (groups, &out), rounds, time)?,
-        clusters: match sources.get(1) {
-            Some(source) => clusters(gpu, source, rounds, time)?,
+        barriers: match sources.get(1) {
+            Some(source) => barriers(gpu, source, rounds, time)?,
             None => Vec::new(),
         },
     })
@@ -135,49 +184,82 @@ fn l2<G: Gpu>(
         bind: vec![Bind::read(View::all(&words)), Bind::write(View::all(out))],
         args: vec![rounds.l2, rounds.l2_words],
     };
-    let seconds = seconds_each(gpu, out, time, || gpu.launch(&launch))?;
+    let seconds = seconds_each(time, || gpu.launch(&launch).and_then(|()| ended(gpu, out)))?;
     Ok(4.0 * f64::from(rounds.l2_words) * f64::from(rounds.l2) / seconds)
 }
 
-fn clusters<G: Gpu>(gpu: &G, source: &Source, rounds: Rounds, time: Duration) -> Result<Vec<(u32, [f64; 2])>> {
+fn barriers<G: Gpu>(gpu: &G, source: &Source, rounds: Rounds, time: Duration) -> Result<Vec<Barrier>> {
     let module = &gpu.compile(source)?;
-    let of_a_round = |clusters: u32, partners: u32| -> Result<f64> {
-        let groups = CLUSTER * clusters;
-        let out = gpu.alloc((groups * CLUSTER_THREADS) as usize)?;
-        let launch = Launch {
-            module,
-            entry: "cluster_rounds",
-            groups: [groups, 1, 1],
-            threads: CLUSTER_THREADS,
-            shared_bytes: 0,
-            cluster: CLUSTER,
-            bind: vec![Bind::write(View::all(&out))],
-            args: vec![rounds.cluster, partners],
-        };
-        let seconds = seconds_each(gpu, &out, time, || gpu.launch(&launch))?;
-        Ok(1e9 * seconds / f64::from(rounds.cluster))
-    };
-    CLUSTERS
-        .iter()
-        .map(|&clusters| Ok((clusters, [of_a_round(clusters, 0)?, of_a_round(clusters, CLUSTER - 1)?])))
-        .collect()
+    let mut barriers = Vec::new();
+    for form in Form::ALL {
+        // groups that wait through global memory must all run at the same time
+        let rows = ROWS.into_iter().filter(|&rows| form.is_in_shared_memory() || rows <= gpu.card().multiprocessors);
+        for rows in rows {
+            let [(alone_ns, wrong_alone), (read_ns, wrong_read)] = [
+                barrier(gpu, module, form, (rows, 0), rounds, time)?,
+                barrier(gpu, module, form, (rows, ROW_GROUPS - 1), rounds, time)?,
+            ];
+            barriers.push(Barrier { form, rows, alone_ns, read_ns, wrong: wrong_alone + wrong_read });
+        }
+    }
+    Ok(barriers)
 }
 
-/// Seconds of a launch, averaged over at least `time` after one unmeasured launch. A launch ends when a word of `out`
-/// has been read.
-fn seconds_each<G: Gpu>(gpu: &G, out: &G::Buf, time: Duration, launch: impl Fn() -> Result<()>) -> Result<f64> {
-    let one = || -> Result<()> {
-        launch()?;
-        gpu.finish(gpu.read(out, std::slice::from_ref(&(0..1)))?).map(drop)
+/// Nanoseconds of a round with this number of partners, and the number of wrong words.
+fn barrier<G: Gpu>(
+    gpu: &G,
+    module: &G::Module,
+    form: Form,
+    (rows, partners): (u32, u32),
+    rounds: Rounds,
+    time: Duration,
+) -> Result<(f64, u64)> {
+    let groups = ROW_GROUPS * rows;
+    let threads = (groups * ROW_THREADS) as usize;
+    let out = gpu.alloc(threads)?;
+    let shown = gpu.alloc((rows * 2 * ROW_GROUPS * SHOWN_WORDS) as usize)?;
+    let arrived = gpu.alloc(rows as usize)?;
+    let mut bind = vec![Bind::write(View::all(&out))];
+    if !form.is_in_shared_memory() {
+        bind.extend([Bind::write(View::all(&shown)), Bind::write(View::all(&arrived))]);
+    }
+    let second = u32::from(matches!(form, Form::ClusterShared | Form::GroupsByOne));
+    let launch = Launch {
+        module,
+        entry: if form.is_in_shared_memory() { "cluster_rounds" } else { "group_rounds" },
+        groups: [groups, 1, 1],
+        threads: ROW_THREADS,
+        shared_bytes: 0,
+        cluster: ROW_GROUPS,
+        bind,
+        args: vec![rounds.cluster, partners, second],
     };
-    one()?;
+    let wrong = Cell::new(0);
+    let seconds = seconds_each(time, || {
+        gpu.write(&arrived, 0, &vec![0; rows as usize])?;
+        gpu.launch(&launch)?;
+        let words = gpu.finish(gpu.read(&out, std::slice::from_ref(&(0..threads)))?)?;
+        wrong.set(wrong.get() + words.into_iter().map(u64::from).sum::<u64>());
+        Ok(())
+    })?;
+    Ok((1e9 * seconds / f64::from(rounds.cluster), wrong.get()))
+}
+
+/// Seconds of `work`, averaged over at least `time` after one run that is not measured.
+fn seconds_each(time: Duration, work: impl Fn() -> Result<()>) -> Result<f64> {
+    work()?;
     let start = Instant::now();
     let mut repeats = 0;
     while repeats < 1 || start.elapsed() < time {
-        one()?;
+        work()?;
         repeats += 1;
     }
     Ok(start.elapsed().as_secs_f64() / f64::from(repeats))
+}
+
+/// Waits until the launches that were started before have ended, because then a word of `out` can be read.
+fn ended<G: Gpu>(gpu: &G, out: &G::Buf) -> Result<()> {
+    gpu.finish(gpu.read(out, std::slice::from_ref(&(0..1)))?).map(drop)
 }
 
 /// Numbers of multiplications in `blind_rotate.warp` for one gate and step at N = 1024, k = 1, l = 2: by IMAD.HI
@@ -214,7 +296,7 @@ mod tests {
             double: 64.0,
             load_shared: 16.0,
             l2_bytes: 5e12,
-            clusters: Vec::new(),
+            barriers: Vec::new(),
         };
         // In the first line, IMAD.HI and IMAD.WIDE run at half the rate of IMAD, as published for neighbouring
         // architectures. The multiplier then takes 1152 + 256 + 1024 = 2432 clocks, less than the 2454.5 clocks in

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use benches::rates::{Rounds, measure, sources};
+use benches::rates::{Form, Rounds, measure, sources};
 use kernels::Error;
 use kernels::cuda::nvrtc::Compiler;
 use kernels::gpu::Gpu;
@@ -24,8 +24,13 @@ fn every_rate_is_measured_on_an_emulated_card_with_clusters_and_one_without() {
         let rates = measure(&host, 1000, rounds, Duration::ZERO).expect("the kernels run");
         let found = [rates.multiply, rates.multiply_high, rates.multiply_wide, rates.reduce, rates.double];
         assert!(found.into_iter().chain([rates.load_shared, rates.l2_bytes]).all(|rate| rate > 0.0), "{rates:?}");
-        let clusters: Vec<u32> = rates.clusters.iter().map(|(clusters, _)| *clusters).collect();
-        assert_eq!(clusters, if capability == (9, 0) { vec![1, 64, 500] } else { vec![] });
+        let forms: Vec<(Form, u32)> = rates.barriers.iter().map(|barrier| (barrier.form, barrier.rows)).collect();
+        let expected = [(Form::Cluster, vec![1, 64, 500]), (Form::ClusterShared, vec![1, 64, 500])];
+        let expected = expected.into_iter().chain([(Form::Groups, vec![1]), (Form::GroupsByOne, vec![1])]);
+        let expected: Vec<_> =
+            expected.flat_map(|(form, rows)| rows.into_iter().map(move |rows| (form, rows))).collect();
+        assert_eq!(forms, if capability == (9, 0) { expected } else { vec![] });
+        assert!(rates.barriers.iter().all(|barrier| barrier.wrong == 0), "{:?}", rates.barriers);
         assert!(host.card().multiprocessors == 1);
     }
 }

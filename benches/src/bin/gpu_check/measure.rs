@@ -262,9 +262,11 @@ pub fn rates(figures: &mut Figures, rates: &Rates) {
         figures.add(instruction, rate, "lanes a clock and multiprocessor");
     }
     figures.add("40 MB of the L2 cache", rates.l2_bytes / 1e9, "GB/s");
-    for (clusters, [barrier, shown]) in &rates.clusters {
-        figures.add(format!("a barrier of each of {clusters} clusters"), *barrier, "ns");
-        figures.add(format!("and 12 KB of partners, {clusters} clusters"), *shown, "ns");
+    for barrier in &rates.barriers {
+        let (form, rows) = (barrier.form.name(), barrier.rows);
+        assert_eq!(barrier.wrong, 0, "{form}, {rows} rows: words that the partner did not write, no figure counts");
+        figures.add(format!("{form} of each of {rows} rows"), barrier.alone_ns, "ns");
+        figures.add(format!("{form} and 12 KB of partners, {rows} rows"), barrier.read_ns, "ns");
     }
 }
 
