@@ -11,12 +11,13 @@
 // One transpose through shared memory converts one layout to the other. The key is stored in the near layout.
 //
 // Ranges: Q < 2^30. Digits and sums enter a transform in [0, 2Q); a butterfly's words stay in [0, 4Q).
-// From the prelude also: GATES, TILES (steps whose key is in shared memory: 1 or 2). Needs `modular`, `distance`,
+// From the prelude also: GATES, TILES (steps whose key is in shared memory: 1 or 2), GROUPS (of a multiprocessor). Needs `modular`, `distance`,
 // `blind_rotate.async` and `blind_rotate.registers`.
 
 constexpr unsigned W = N / 32;
 constexpr unsigned COMPONENTS = K + 1;
 constexpr unsigned WARPS = GATES * COMPONENTS;
+constexpr unsigned ROW_THREADS = 32 * COMPONENTS;
 // stages whose partners are words of one lane in the far layout; N 512 has a fifth stage between lanes
 constexpr unsigned FAR_STAGES = LOG_N - 5 < 5 ? LOG_N - 5 : 5;
 constexpr unsigned NEAR_STAGES = LOG_N - 5;
@@ -178,9 +179,9 @@ __device__ __forceinline__ void copy_tile(unsigned* to, const unsigned* from) {
 // Runs all `steps` = n steps. `exponents` is [rows][n + 1] in [0, 2N); `accumulators` is [rows][K + 1][N], written, in
 // [0, Q). `table` is [groups][4] from word `table_first` on: a group's first row, its number of rows (at most GATES,
 // all of one key), and the distance from `key` to their key. n is not a constant, so that presets of one ring share a
-// compilation. With K 2, the launch bounds allow one group a multiprocessor; otherwise the compiler would leave
-// registers to other groups, and spill.
-extern "C" __global__ void __launch_bounds__(32 * WARPS, K == 2 ? 1 : 0)
+// compilation. A multiprocessor runs GROUPS groups at once. The launch bounds say so, because the compiler would
+// otherwise leave registers to more groups, and spill; groups of more than 256 threads spill if they say so, with K 1.
+extern "C" __global__ void __launch_bounds__(32 * WARPS, K == 2 || 32 * WARPS <= 256 ? GROUPS : 0)
     blind_rotate_warp(const unsigned* key, const uint2* roots, const unsigned* exponents, unsigned* accumulators,
                       const unsigned* table, unsigned steps, unsigned table_first) {
     DYNAMIC_SHARED(unsigned, shared);
@@ -190,17 +191,14 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, K == 2 ? 1 : 0)
     const unsigned gate = warp / COMPONENTS, component = warp % COMPONENTS;
     const unsigned* share = table + table_first + 4 * blockIdx.x;
     // a block with fewer rows than GATES repeats its last row
-    const unsigned rows = share[1], row = share[0] + min(gate, rows - 1);
+    const unsigned row = share[0] + min(gate, share[1] - 1);
     key += distance(share + 2);
     unsigned* accumulator = shared + AT_ACCUMULATORS + gate * ACCUMULATOR + component * N;
     unsigned* own = shared + AT_OWN + warp * OWN;
     exponents += (unsigned long long)row * (steps + 1);
 
-#pragma unroll
-    for (unsigned tile = 0; tile < TILES; tile++) {
-        if (tile < steps) copy_tile(tiles + tile * TILE, key + tile * TILE);
-        copy_async_commit();
-    }
+    if (steps > 0) copy_tile(tiles, key);
+    copy_async_commit();
     lane_roots(near_roots, roots);
     // acc <- X^-b (0, .., 0, q/8 (1 + X + .. + X^(N-1))), or q/4
     const unsigned b = exponents[steps], amplitude = amplitude_of(b);
@@ -209,7 +207,6 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, K == 2 ? 1 : 0)
         const unsigned j = 32 * i + lane;
         accumulator[j] = component < K ? 0 : turned(j, b, amplitude);
     }
-    copy_async_wait<TILES - 1>();
     __syncthreads();
 
     unsigned a = exponents[0];
@@ -230,12 +227,11 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, K == 2 ? 1 : 0)
         }
         forward_near(v, near_roots, lane);
         __syncwarp();
-        if (TILES == 1) {
-            copy_async_wait<0>();
-            __syncthreads();  // this step's key has arrived
-        }
+        copy_async_wait<0>();
+        // this step's key has arrived; with two tiles, no thread reads the last step's key any more
+        __syncthreads();
         // (4) multiply by the key of step i, sum up
-        unsigned* tile = tiles + step % TILES * TILE;
+        const unsigned* tile = tiles + step % TILES * TILE;
         const KeyWords* column = reinterpret_cast<const KeyWords*>(tile + component * COMPONENTS * KEY_COLUMN) + lane;
         unsigned sum[W];
 #pragma unroll
@@ -252,18 +248,20 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, K == 2 ? 1 : 0)
                 else own[(turn - 1) * N + 32 * i + lane] = part;
             }
         }
-        __syncthreads();  // all partial sums are written, and no thread reads this step's key any more
-        if (step + TILES < steps) copy_tile(tile, key + (step + TILES) * (unsigned long long)TILE);
+        // all partial sums of the row are written; with one tile, no thread reads this step's key any more
+        if (TILES == 2) part_sync<ROW_THREADS>();
+        else __syncthreads();
+        const unsigned next = step + 1;
+        if (next < steps) copy_tile(tiles + next % TILES * TILE, key + next * (unsigned long long)TILE);
         copy_async_commit();
 #pragma unroll
         for (unsigned turn = 1; turn < COMPONENTS; turn++) {
-            const unsigned other = gate * COMPONENTS + (component + COMPONENTS - turn) % COMPONENTS;
+            const unsigned other = warp - component + (component + COMPONENTS - turn) % COMPONENTS;
             const unsigned* partial = shared + AT_OWN + other * OWN + (turn - 1) * N + lane;
 #pragma unroll
             for (unsigned i = 0; i < W; i++) sum[i] = reduce(sum[i] + partial[32 * i], 2 * Q);
         }
-        if (TILES > 1) copy_async_wait<TILES - 1>();
-        __syncthreads();  // all partial sums are read; with two tiles, the next step's key has arrived
+        part_sync<ROW_THREADS>();  // all partial sums of the row are read
         // (5) transform back
         inverse_near(sum, near_roots, lane);
         near_to_far(sum, own, lane);
@@ -277,8 +275,9 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, K == 2 ? 1 : 0)
         __syncwarp();
         a = next_a;
     }
-    if (gate < rows) {
-        unsigned* to = accumulators + (unsigned long long)row * ACCUMULATOR + component * N;
+    const unsigned of_share = part_of_thread<ROW_THREADS>();
+    if (of_share < load_again(share + 1)) {
+        unsigned* to = accumulators + (unsigned long long)(load_again(share) + of_share) * ACCUMULATOR + component * N;
 #pragma unroll
         for (unsigned i = 0; i < W; i++) to[32 * i + lane] = accumulator[32 * i + lane];
     }

@@ -81,35 +81,28 @@ pub struct Barrier {
     pub wrong: u64,
 }
 
-/// The forms of a barrier in `blind_rotate.async`.
+/// The barriers in `blind_rotate.async`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// `cluster_sync`, with words in shared memory.
+    /// `cluster_sync_all`, with words in shared memory: orders all memory.
+    ClusterAll,
+    /// `cluster_sync`, with words in shared memory: orders shared memory only.
     Cluster,
-    /// `cluster_sync_shared`, with words in shared memory.
-    ClusterShared,
-    /// `groups_sync`, with words in global memory: all threads poll.
+    /// `groups_sync`, with words in global memory.
     Groups,
-    /// `groups_sync_by_one`, with words in global memory: one thread of a group polls.
-    GroupsByOne,
 }
 
 impl Form {
-    /// All forms.
-    pub const ALL: [Form; 4] = [Form::Cluster, Form::ClusterShared, Form::Groups, Form::GroupsByOne];
+    /// All barriers.
+    pub const ALL: [Form; 3] = [Form::ClusterAll, Form::Cluster, Form::Groups];
 
     /// The name of the function in `blind_rotate.async`.
     pub fn name(self) -> &'static str {
         match self {
+            Form::ClusterAll => "cluster_sync_all",
             Form::Cluster => "cluster_sync",
-            Form::ClusterShared => "cluster_sync_shared",
             Form::Groups => "groups_sync",
-            Form::GroupsByOne => "groups_sync_by_one",
         }
-    }
-
-    fn is_in_shared_memory(self) -> bool {
-        matches!(self, Form::Cluster | Form::ClusterShared)
     }
 }
 
@@ -193,7 +186,7 @@ fn barriers<G: Gpu>(gpu: &G, source: &Source, rounds: Rounds, time: Duration) ->
     let mut barriers = Vec::new();
     for form in Form::ALL {
         // groups that wait through global memory must all run at the same time
-        let rows = ROWS.into_iter().filter(|&rows| form.is_in_shared_memory() || rows <= gpu.card().multiprocessors);
+        let rows = ROWS.into_iter().filter(|&rows| form != Form::Groups || rows <= gpu.card().multiprocessors);
         for rows in rows {
             let [(alone_ns, wrong_alone), (read_ns, wrong_read)] = [
                 barrier(gpu, module, form, (rows, 0), rounds, time)?,
@@ -220,19 +213,20 @@ fn barrier<G: Gpu>(
     let shown = gpu.alloc((rows * 2 * ROW_GROUPS * SHOWN_WORDS) as usize)?;
     let arrived = gpu.alloc(rows as usize)?;
     let mut bind = vec![Bind::write(View::all(&out))];
-    if !form.is_in_shared_memory() {
-        bind.extend([Bind::write(View::all(&shown)), Bind::write(View::all(&arrived))]);
+    let mut args = vec![rounds.cluster, partners];
+    match form {
+        Form::Groups => bind.extend([Bind::write(View::all(&shown)), Bind::write(View::all(&arrived))]),
+        _ => args.push(u32::from(form == Form::ClusterAll)),
     }
-    let second = u32::from(matches!(form, Form::ClusterShared | Form::GroupsByOne));
     let launch = Launch {
         module,
-        entry: if form.is_in_shared_memory() { "cluster_rounds" } else { "group_rounds" },
+        entry: if form == Form::Groups { "group_rounds" } else { "cluster_rounds" },
         groups: [groups, 1, 1],
         threads: ROW_THREADS,
         shared_bytes: 0,
         cluster: ROW_GROUPS,
         bind,
-        args: vec![rounds.cluster, partners, second],
+        args,
     };
     let wrong = Cell::new(0);
     let seconds = seconds_each(time, || {

@@ -25,8 +25,9 @@ fn every_rate_is_measured_on_an_emulated_card_with_clusters_and_one_without() {
         let found = [rates.multiply, rates.multiply_high, rates.multiply_wide, rates.reduce, rates.double];
         assert!(found.into_iter().chain([rates.load_shared, rates.l2_bytes]).all(|rate| rate > 0.0), "{rates:?}");
         let forms: Vec<(Form, u32)> = rates.barriers.iter().map(|barrier| (barrier.form, barrier.rows)).collect();
-        let expected = [(Form::Cluster, vec![1, 64, 500]), (Form::ClusterShared, vec![1, 64, 500])];
-        let expected = expected.into_iter().chain([(Form::Groups, vec![1]), (Form::GroupsByOne, vec![1])]);
+        let expected =
+            [(Form::ClusterAll, vec![1, 64, 500]), (Form::Cluster, vec![1, 64, 500]), (Form::Groups, vec![1])];
+        let expected = expected.into_iter();
         let expected: Vec<_> =
             expected.flat_map(|(form, rows)| rows.into_iter().map(move |rows| (form, rows))).collect();
         assert_eq!(forms, if capability == (9, 0) { expected } else { vec![] });

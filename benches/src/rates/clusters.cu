@@ -1,6 +1,6 @@
 // Rounds of groups that exchange words, as in blind_rotate.cluster: each of the 4 groups of a row shows 4 KB, waits for
-// its partners, and reads the words of `partners` of them. Each kernel has two forms of its barrier. `out` is [threads
-// of the launch], the number of words that were not the words that the partner wrote in this round.
+// its partners, and reads the words of `partners` of them. `out` is [threads of the launch], the number of words that
+// were not the words that the partner wrote in this round.
 
 constexpr unsigned GROUPS = 4;
 constexpr unsigned QUADS = 256;
@@ -13,16 +13,16 @@ __device__ __forceinline__ unsigned wrong(const Quad& quad, unsigned round, unsi
     return (quad.word[0] != round) + (quad.word[1] != at) + (quad.word[2] != (round ^ at)) + (quad.word[3] != round + at);
 }
 
-// Form 0 orders all memory, form 1 shared memory only.
+// Through shared memory. The barrier orders all memory if `all`, else shared memory only.
 extern "C" __global__ void __launch_bounds__(128)
-    cluster_rounds(unsigned* out, unsigned rounds, unsigned partners, unsigned form) {
+    cluster_rounds(unsigned* out, unsigned rounds, unsigned partners, unsigned all) {
     __shared__ Quad shown[2][QUADS];
     unsigned errors = 0;
     for (unsigned round = 0; round < rounds; round++) {
         Quad* page = shown[round % 2];
         show(page, round);
-        if (form == 0) cluster_sync();
-        else cluster_sync_shared();
+        if (all) cluster_sync_all();
+        else cluster_sync();
         for (unsigned next = 1; next <= partners; next++) {
             const Quad* from = remote(page, (cluster_rank() + next) % GROUPS);
             for (unsigned at = threadIdx.x; at < QUADS; at += 128) errors += wrong(from[at], round, at);
@@ -33,17 +33,15 @@ extern "C" __global__ void __launch_bounds__(128)
     out[blockIdx.x * blockDim.x + threadIdx.x] = errors;
 }
 
-// The same through global memory. In form 0 all threads poll, in form 1 one thread. `shown` is [rows][2][4][1024],
-// `arrived` is [rows] zeros.
+// Through global memory. `shown` is [rows][2][4][1024], `arrived` is [rows] zeros.
 extern "C" __global__ void __launch_bounds__(128)
-    group_rounds(unsigned* out, Quad* shown, unsigned* arrived, unsigned rounds, unsigned partners, unsigned form) {
+    group_rounds(unsigned* out, Quad* shown, unsigned* arrived, unsigned rounds, unsigned partners) {
     const unsigned row = blockIdx.x / GROUPS, rank = blockIdx.x % GROUPS;
     unsigned errors = 0;
     for (unsigned round = 0; round < rounds; round++) {
         Quad* page = shown + (2 * row + round % 2) * GROUPS * QUADS;
         show(page + rank * QUADS, round);
-        if (form == 0) groups_sync(arrived + row, GROUPS * (round + 1));
-        else groups_sync_by_one(arrived + row, GROUPS * (round + 1));
+        groups_sync(arrived + row, GROUPS * (round + 1));
         for (unsigned next = 1; next <= partners; next++) {
             const Quad* from = page + (rank + next) % GROUPS * QUADS;
             for (unsigned at = threadIdx.x; at < QUADS; at += 128) errors += wrong(load_shown(from + at), round, at);

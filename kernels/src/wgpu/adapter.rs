@@ -1,7 +1,7 @@
 //! The adapters of the machine: which of them are used, and their properties.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ::wgpu::{Adapter, AdapterInfo, Backend, DeviceType, Features, Limits, ShaderRuntimeChecks};
 
@@ -27,13 +27,8 @@ const WORD_BYTES: u32 = 4;
 
 /// Implements [`Wgpu::enumerate`]. Each card is opened with those `features` that it supports.
 pub(super) fn enumerate(software: bool, features: Features, checks: ShaderRuntimeChecks) -> Vec<Result<Wgpu>> {
-    let mut descriptor = ::wgpu::InstanceDescriptor::new_without_display_handle();
-    descriptor.flags = ::wgpu::InstanceFlags::empty();
-    // if a card is nearly full, refuse allocations; otherwise the driver would evict the memory of other programs
-    descriptor.memory_budget_thresholds.for_resource_creation = Some(95);
-    let instance = ::wgpu::Instance::new(descriptor);
     let mut seen = HashSet::new();
-    let cards: Vec<_> = block_on(instance.enumerate_adapters(::wgpu::Backends::PRIMARY))
+    let cards: Vec<_> = block_on(instance().enumerate_adapters(::wgpu::Backends::PRIMARY))
         .into_iter()
         // if two drivers show the same card, keep only the first
         .filter(|adapter| {
@@ -52,6 +47,21 @@ pub(super) fn enumerate(software: bool, features: Features, checks: ShaderRuntim
         return vec![Err(Error::Unavailable("this machine has no graphics driver with an adapter".to_owned()))];
     }
     cards
+}
+
+/// The graphics drivers of this machine. A process loads the drivers once and never unloads them, because a driver may
+/// have left functions behind that run when a thread ends: NVIDIA's Vulkan driver does so by way of `libEGL`, and a
+/// thread that ended after the unloading crashed the process (H200, driver 580.159).
+fn instance() -> &'static ::wgpu::Instance {
+    static INSTANCE: OnceLock<::wgpu::Instance> = OnceLock::new();
+    INSTANCE.get_or_init(|| {
+        let mut descriptor = ::wgpu::InstanceDescriptor::new_without_display_handle();
+        descriptor.backends = ::wgpu::Backends::PRIMARY;
+        descriptor.flags = ::wgpu::InstanceFlags::empty();
+        // if a card is nearly full, refuse allocations; otherwise the driver would evict the memory of other programs
+        descriptor.memory_budget_thresholds.for_resource_creation = Some(95);
+        ::wgpu::Instance::new(descriptor)
+    })
 }
 
 fn usable(info: &AdapterInfo, features: Features, software: bool) -> Result<()> {

@@ -82,27 +82,34 @@ const SLIPS: [Slip; 9] = [
 /// A shape for the fast paths, on a card of capability 9.0. The card computes eight rows with `warp` and one row with
 /// `cluster`.
 const FAST_SHAPE: Shape = Shape(3, 1, 512, 8, 2, 3, 7);
-const FAST_SLIPS: [Slip; 7] = [
+const FAST_SLIPS: [Slip; 8] = [
     Slip {
         name: "partial sums read too early",
         stem: "blind_rotate.warp",
-        from: "__syncthreads();  // all partial sums are written",
+        from: "if (TILES == 2) part_sync<ROW_THREADS>();",
         nth: 0,
-        to: "//",
+        to: "if (TILES == 2) {}",
     },
     Slip {
         name: "partial sums overwritten too early",
         stem: "blind_rotate.warp",
-        from: "__syncthreads();  // all partial sums are read;",
+        from: "part_sync<ROW_THREADS>();  // all partial sums of the row are read",
         nth: 0,
-        to: "//",
+        to: "",
     },
     Slip {
         name: "a key that has not arrived",
         stem: "blind_rotate.warp",
-        from: "if (TILES > 1) copy_async_wait<TILES - 1>();",
+        from: "copy_async_wait<0>();",
         nth: 0,
         to: "",
+    },
+    Slip {
+        name: "a key that another warp has not copied yet",
+        stem: "blind_rotate.warp",
+        from: "__syncthreads();\n        // (4)",
+        nth: 0,
+        to: "// (4)",
     },
     Slip {
         name: "a transpose in a hurry",

@@ -35,17 +35,22 @@ const ROWS_MAX: usize = 17;
 /// The constants of `blind_rotate.warp` that a card compiles for the presets' ring.
 struct Compiled {
     capability: (u32, u32),
+    shape: Shape,
     /// For each kernel that is compiled, the number of rows in a group.
     gates: &'static [u32],
     /// Number of steps whose key is in shared memory.
     tiles: u32,
+    /// Number of groups that a multiprocessor runs at the same time.
+    groups: u32,
 }
 
 /// What A100, RTX and H100 cards compile. Their shared memory has 163 KB, 99 KB and 227 KB, respectively.
-const COMPILED: [Compiled; 3] = [
-    Compiled { capability: (8, 0), gates: &[2, 4], tiles: 2 },
-    Compiled { capability: (8, 9), gates: &[2, 3], tiles: 1 },
-    Compiled { capability: (9, 0), gates: &[2, 4, 6, 8], tiles: 2 },
+const COMPILED: [Compiled; 5] = [
+    Compiled { capability: (8, 0), shape: SHAPES[0], gates: &[2, 4], tiles: 2, groups: 1 },
+    Compiled { capability: (8, 9), shape: SHAPES[0], gates: &[2, 3], tiles: 1, groups: 1 },
+    Compiled { capability: (9, 0), shape: SHAPES[0], gates: &[2, 4, 6, 8], tiles: 2, groups: 1 },
+    Compiled { capability: (8, 0), shape: SHAPES[6], gates: &[2, 4], tiles: 2, groups: 1 },
+    Compiled { capability: (9, 0), shape: SHAPES[6], gates: &[2, 4], tiles: 1, groups: 2 },
 ];
 
 pub fn cases() -> impl Iterator<Item = Case> {
@@ -76,8 +81,8 @@ fn refused() {
 
 /// Checks which kernels the backend compiles for A100, RTX and H100 cards. Other cases check that each of these kernels
 /// gives the right words.
-fn compiled(Compiled { capability, gates, tiles }: Compiled) {
-    let seen = Arc::new(Mutex::new(Vec::new()));
+fn compiled(Compiled { capability, shape, gates, tiles, groups }: Compiled) {
+    let seen = Arc::new(Mutex::new(Vec::<[u32; 3]>::new()));
     let told = seen.clone();
     let host =
         emulated(capability, 8).expect("trials run only on machines with the backend").with_sources(move |source| {
@@ -87,13 +92,13 @@ fn compiled(Compiled { capability, gates, tiles }: Compiled) {
                         source.text.split_once(&format!("constexpr unsigned {name} = ")).expect("a constant");
                     after.split_once("u;").expect("its value").0.parse().expect("a number")
                 };
-                told.lock().expect("no other thread panicked").push((constant("GATES"), constant("TILES")));
+                told.lock().expect("no other thread panicked").push(["GATES", "TILES", "GROUPS"].map(constant));
             }
             source.text.clone()
         });
-    let key = key(SHAPES[0].params(), Bodies::Random, 11);
+    let key = key(shape.params(), Bodies::Random, 11);
     GpuBackend::new(host).load_key(&key).expect("a small key fits");
-    let expected: Vec<(u32, u32)> = gates.iter().map(|&gates| (gates, tiles)).collect();
+    let expected: Vec<[u32; 3]> = gates.iter().map(|&gates| [gates, tiles, groups]).collect();
     assert_eq!(*seen.lock().expect("no other thread panicked"), expected, "{capability:?}");
 }
 

@@ -1,4 +1,4 @@
-//! Every CUDA kernel of every preset, compiled for four generations of cards, within its budget of registers, memory and
+//! Every CUDA kernel of every preset, compiled for every kind of supported card, within its budget of registers, memory and
 //! instructions.
 //!
 //! The suite needs no card, but it needs NVIDIA's run-time compiler on the path of the dynamic linker (`.ci/run`
@@ -23,8 +23,9 @@ use libtest_mimic::{Arguments, Failed, Trial, run};
 
 use cubin::{Count, Cubin, Use};
 
-/// Turing, the oldest supported generation, then Ampere, Hopper, and Blackwell in workstations.
-const CAPABILITIES: [(u32, u32); 4] = [(7, 5), (8, 0), (9, 0), (12, 0)];
+/// Turing, the oldest supported generation, then Ampere (A100, RTX 30), Ada, Hopper, and Blackwell (B200, B300,
+/// workstations).
+const CAPABILITIES: [(u32, u32); 8] = [(7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0)];
 
 /// For each compiled entry and architecture, the largest amount of each resource that the entry takes.
 type Table = Arc<Mutex<BTreeMap<(String, String), Use>>>;

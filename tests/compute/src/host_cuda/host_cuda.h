@@ -24,10 +24,12 @@ struct Index {
     unsigned x, y, z;
 };
 
-enum State { RUNNABLE, AT_WARP, AT_GROUP, AT_CLUSTER, FINISHED };
+enum State { RUNNABLE, AT_WARP, AT_PART, AT_GROUP, AT_CLUSTER, FINISHED };
 
 // Waits for the other threads; `line` is the source line, for messages.
 void wait(State barrier, unsigned line);
+// Waits for the threads of a part of the group: `threads` consecutive threads.
+void wait_for_part(unsigned part, unsigned threads, unsigned line);
 // Returns `value` of another lane of the caller's warp.
 uint64_t shuffle(uint64_t value, unsigned lane, unsigned line);
 // Ends the process with a message.

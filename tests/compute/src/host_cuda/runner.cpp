@@ -144,6 +144,8 @@ struct Thread {
     host::State state = host::FINISHED;
     unsigned line = 0;
     unsigned group = 0;
+    // the threads of the barrier AT_PART
+    unsigned part_first = 0, part_threads = 0;
     host::Index index = {};
     // shuffles alternate between two places, so that each needs one barrier only
     uint64_t exchange[2] = {};
@@ -253,7 +255,7 @@ const char* where(const Thread& thread) {
     static char text[4][64];
     static unsigned turn;
     char* out = text[turn++ % 4];
-    const char* kind[] = {"runs", "waits for its warp", "waits for its group", "waits for its cluster", "has finished"};
+    const char* kind[] = {"runs", "waits for its warp", "waits for its part", "waits for its group", "waits for its cluster", "has finished"};
     if (thread.state == host::FINISHED) return kind[thread.state];
     snprintf(out, sizeof text[0], "%s in line %u", kind[thread.state], thread.line);
     return out;
@@ -288,6 +290,16 @@ bool run_warp(Thread* const* threads, unsigned count) {
     return moved;
 }
 
+// Releases the parts of a group whose threads all wait for their part. Returns whether there was one.
+bool release_parts(const std::vector<Thread*>& threads) {
+    bool released = false;
+    for (Thread* first : threads) {
+        if (first->state != host::AT_PART || first->index.x != first->part_first) continue;
+        released |= release(&threads[first->part_first], first->part_threads, host::AT_PART);
+    }
+    return released;
+}
+
 // Runs a group until it must wait. Returns whether any thread advanced.
 bool run_group(Group& next) {
     group = &next;
@@ -300,7 +312,7 @@ bool run_group(Group& next) {
             unsigned first = warp * WARP;
             moved |= run_warp(&next.threads[first], std::min(WARP, launch->threads - first));
         }
-    } while (release(next.threads.data(), next.threads.size(), host::AT_GROUP));
+    } while (release_parts(next.threads) || release(next.threads.data(), next.threads.size(), host::AT_GROUP));
     copy_bytes(next.arrays.data(), __start_shared_memory, next.arrays.size());
     return moved;
 }
@@ -491,6 +503,14 @@ void wait(State barrier, unsigned line) {
     self->state = barrier;
     self->line = line;
     suspend(self->fiber);
+}
+
+void wait_for_part(unsigned part, unsigned threads, unsigned line) {
+    if (threads % WARP != 0 || (part + 1) * threads > launch->threads) fail("line %u: part %u is no part", line, part);
+    if (part > 14) fail("line %u: a card has 15 barriers for parts", line);
+    thread->part_first = part * threads;
+    thread->part_threads = threads;
+    wait(AT_PART, line);
 }
 
 unsigned lane() { return threadIdx.x % WARP; }

@@ -1,21 +1,24 @@
 //! Chooses the kernel for a batch among the kernels with transforms in registers, and the number of rows in a group.
 //! The choice depends on the number of rows and the number of multiprocessors.
 //!
-//! No threshold here has been measured on a GPU yet. All thresholds are estimates for 132 multiprocessors at 1.98 GHz
-//! and `fast_128`. They are expressed in rounds and in rows for each multiprocessor, so that they scale with the GPU.
-//! `scripts/gpu-check` measures times below and above each threshold.
+//! The estimates were measured on an H200 (132 multiprocessors at 1.98 GHz) with `fast_128` and `fast_128_k2`
+//! (`benches/results/2026-11-27-gpu-h200.md`). They are expressed in rounds and in rows of a multiprocessor, so that they
+//! scale with the GPU. `scripts/gpu-check` measures times below and above each threshold.
 
 /// Number of groups of `blind_rotate.cluster` that run on a multiprocessor at the same time.
 const CLUSTER_GROUPS_OF_A_MULTIPROCESSOR: usize = 2;
-/// Largest number of cluster rounds that are faster than one round of groups of two rows. A round of clusters takes
-/// about 1.2 ms, and a round of groups of two rows about 4 ms.
+/// Largest number of cluster rounds that are not slower than one round of groups of two rows. A round of clusters takes
+/// about 1.6 ms, and a round of groups of two rows about 5 ms.
 const CLUSTER_ROUNDS_MAX: usize = 3;
-/// The fixed cost of a step for a group, as a number of rows. So a group of two rows takes two fifths of the time of a
-/// group of eight.
-const OVERHEAD_ROWS: usize = 2;
 /// The numbers of rows in a group are multiples of this number, so that the four schedulers of a multiprocessor have
 /// equally many warps.
 const GATES_STEP: u32 = 2;
+
+/// The time in which a multiprocessor rotates this number of rows together, in quarter milliseconds. With few rows the warps
+/// do not hide each other's waits. From four rows on, the time grows with the number of rows.
+fn time_of_rows(rows: usize) -> usize {
+    (16 + 2 * rows).max(4 + 5 * rows)
+}
 
 /// The kernel for a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +34,8 @@ pub enum Way {
 pub struct Ways {
     /// The number of rows in a group of each `blind_rotate.warp` kernel, ascending.
     pub gates: Vec<u32>,
+    /// Number of groups of `blind_rotate.warp` that run on a multiprocessor at the same time.
+    pub groups: usize,
     /// Largest number of rows in a batch that uses clusters; 0 means that no batch uses them.
     pub cluster_rows_max: usize,
     pub multiprocessors: usize,
@@ -57,7 +62,9 @@ impl Ways {
         }
         let time = |gates: u32| {
             let groups: usize = rows.iter().map(|rows| rows.div_ceil(gates as usize)).sum();
-            groups.div_ceil(self.multiprocessors) * (OVERHEAD_ROWS + gates as usize)
+            let of_a_multiprocessor = groups.div_ceil(self.multiprocessors);
+            let round = |groups: usize| if groups == 0 { 0 } else { time_of_rows(groups * gates as usize) };
+            of_a_multiprocessor / self.groups * round(self.groups) + round(of_a_multiprocessor % self.groups)
         };
         // among equal times, prefer the larger group, because it reads the key for more rows at once
         let gates = self.gates.iter().rev().copied().min_by_key(|&gates| time(gates));
@@ -71,7 +78,8 @@ mod tests {
 
     #[test]
     fn a_batch_goes_by_clusters_then_by_groups_of_as_many_rows_as_each_multiprocessor_has() {
-        let h100 = Ways { gates: gates_up_to(8), cluster_rows_max: cluster_rows_max(132, 4), multiprocessors: 132 };
+        let h100 =
+            Ways { gates: gates_up_to(8), groups: 1, cluster_rows_max: cluster_rows_max(132, 4), multiprocessors: 132 };
         assert_eq!(h100.gates, [2, 4, 6, 8]);
         let expected = [
             (1, Way::Cluster),
@@ -98,8 +106,9 @@ mod tests {
 
     #[test]
     fn batches_that_go_together_count_the_groups_of_all_of_them() {
-        let h100 = Ways { gates: gates_up_to(8), cluster_rows_max: cluster_rows_max(132, 4), multiprocessors: 132 };
-        let rtx = Ways { gates: gates_up_to(3), cluster_rows_max: 0, multiprocessors: 128 };
+        let h100 =
+            Ways { gates: gates_up_to(8), groups: 1, cluster_rows_max: cluster_rows_max(132, 4), multiprocessors: 132 };
+        let rtx = Ways { gates: gates_up_to(3), groups: 1, cluster_rows_max: 0, multiprocessors: 128 };
         // each line: number of keys, rows of each key, expected kernels. With one row of each key no group is full, so
         // the smallest groups are best
         let expected = [
@@ -119,10 +128,10 @@ mod tests {
 
     #[test]
     fn cards_with_less_shared_memory_have_fewer_rows_a_group() {
-        let rtx = Ways { gates: gates_up_to(3), cluster_rows_max: 0, multiprocessors: 128 };
+        let rtx = Ways { gates: gates_up_to(3), groups: 1, cluster_rows_max: 0, multiprocessors: 128 };
         assert_eq!(rtx.gates, [2, 3]);
         assert_eq!([1, 256, 257, 384, 385].map(|rows| rtx.of(&[rows])), [2, 2, 3, 3, 2].map(Way::Warp));
-        let a100 = Ways { gates: gates_up_to(4), cluster_rows_max: 54, multiprocessors: 108 };
+        let a100 = Ways { gates: gates_up_to(4), groups: 1, cluster_rows_max: 54, multiprocessors: 108 };
         assert_eq!(a100.gates, [2, 4]);
         assert_eq!(
             [54, 55, 216, 217].map(|rows| a100.of(&[rows])),
