@@ -256,23 +256,47 @@ fn ended<G: Gpu>(gpu: &G, out: &G::Buf) -> Result<()> {
     gpu.finish(gpu.read(out, std::slice::from_ref(&(0..1)))?).map(drop)
 }
 
-/// Numbers of multiplications in `blind_rotate.warp` for one gate and step at N = 1024, k = 1, l = 2: by IMAD.HI
-/// (`HIGH`), by IMAD.WIDE (`WIDE`) and by IMAD (`LOW`). Each is the number of instructions in the kernel's binary for
-/// Hopper (`tests/compute/nvrtc`), times the 64 lanes of the kernel's two warps.
-const HIGH: f64 = 64.0 * 576.0;
-const WIDE: f64 = 64.0 * 128.0;
-const LOW: f64 = 64.0 * 1024.0;
-/// Number of all instructions of the loop over steps, for two warps. A multiprocessor issues four instructions a clock,
-/// each for one warp.
-const ISSUED: f64 = 2.0 * 4909.0;
+/// Instructions of a warp in one step of `blind_rotate.warp`, in the kernel's binary for Hopper (NVRTC 12.9).
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// Number of warps of a row: one for each polynomial.
+    pub warps: f64,
+    /// IMAD, including additions and moves for which the assembler uses the multiplier.
+    pub multiply: f64,
+    /// IMAD.HI.
+    pub multiply_high: f64,
+    /// IMAD.WIDE.
+    pub multiply_wide: f64,
+    /// All instructions.
+    pub issued: f64,
+}
+
+impl Step {
+    /// The step of a ring with these dimensions; `None` if nobody counted its instructions.
+    pub fn of(polynomial_size: usize, glwe_dimension: usize, levels: usize) -> Option<Step> {
+        let counts = match (polynomial_size, glwe_dimension, levels) {
+            (1024, 1, 2) => [1447.0, 576.0, 129.0, 4905.0],
+            (512, 2, 2) => [759.0, 304.0, 105.0, 2747.0],
+            _ => return None,
+        };
+        let [multiply, multiply_high, multiply_wide, issued] = counts;
+        Some(Step { warps: glwe_dimension as f64 + 1.0, multiply, multiply_high, multiply_wide, issued })
+    }
+}
+
+/// Number of lanes of a warp.
+const LANES: f64 = 32.0;
+/// Number of instructions that a multiprocessor issues in a clock, each for one warp.
 const ISSUES_A_CLOCK: f64 = 4.0;
 
 impl Rates {
-    /// Clocks that a multiprocessor needs for one step of one gate without waits: the time of its multiplier or the
-    /// time to issue all instructions, whichever is longer.
-    pub fn clocks_of_a_step(&self) -> f64 {
-        let multiplier = HIGH / self.multiply_high + WIDE / self.multiply_wide + LOW / self.multiply;
-        multiplier.max(ISSUED / ISSUES_A_CLOCK)
+    /// Clocks that a multiprocessor needs for one step of one row without waits: the time of its multiplier or the time
+    /// to issue all instructions, whichever is longer.
+    pub fn clocks_of(&self, step: &Step) -> f64 {
+        let multiplier = step.multiply / self.multiply
+            + step.multiply_high / self.multiply_high
+            + step.multiply_wide / self.multiply_wide;
+        (step.warps * LANES * multiplier).max(step.warps * step.issued / ISSUES_A_CLOCK)
     }
 }
 
@@ -282,8 +306,8 @@ mod tests {
 
     #[test]
     fn the_ceiling_follows_the_rates_of_the_products_down_to_what_is_issued() {
-        let rates = |multiply_high, multiply_wide| Rates {
-            multiply: 64.0,
+        let rates = |multiply, multiply_high, multiply_wide| Rates {
+            multiply,
             multiply_high,
             multiply_wide,
             reduce: 64.0,
@@ -292,12 +316,11 @@ mod tests {
             l2_bytes: 5e12,
             barriers: Vec::new(),
         };
-        // In the first line, IMAD.HI and IMAD.WIDE run at half the rate of IMAD, as published for neighbouring
-        // architectures. The multiplier then takes 1152 + 256 + 1024 = 2432 clocks, less than the 2454.5 clocks in
-        // which all instructions are issued. In the last line, both run at a quarter of the rate of IMAD, and the
-        // multiplier takes longer than that.
-        assert_eq!(rates(32.0, 32.0).clocks_of_a_step(), 2454.5);
-        assert_eq!(rates(64.0, 64.0).clocks_of_a_step(), 2454.5);
-        assert_eq!(rates(16.0, 16.0).clocks_of_a_step(), 2304.0 + 512.0 + 1024.0);
+        let step = Step { warps: 2.0, multiply: 1400.0, multiply_high: 600.0, multiply_wide: 100.0, issued: 4900.0 };
+        // IMAD.HI and IMAD.WIDE at half the rate of IMAD: 64 lanes x (1400 / 64 + 700 / 32) instructions
+        assert_eq!(rates(64.0, 32.0, 32.0).clocks_of(&step), 2800.0);
+        // all at one rate: the multiplier takes 2100 clocks, less than the 2450 in which all instructions are issued
+        assert_eq!(rates(64.0, 64.0, 64.0).clocks_of(&step), 2450.0);
+        assert!(Step::of(1024, 1, 2).is_some() && Step::of(512, 2, 2).is_some() && Step::of(1024, 1, 3).is_none());
     }
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use benches::rates::Rates;
+use benches::rates::{Rates, Step};
 use client::{Preset, SecretKey};
 use kernels::cpu::Isa;
 use kernels::cpu::ntt::{NttTables, forward_all};
@@ -271,14 +271,12 @@ pub fn rates(figures: &mut Figures, rates: &Rates) {
 }
 
 /// Adds the limit that the card's arithmetic sets at the measured rates, as a formula, and the share of this limit that
-/// the card reached. Adds nothing for presets with other dimensions than N = 1024, k = 1, l = 2.
+/// the card reached. Adds nothing for presets whose step has no counts.
 pub fn ceiling(figures: &mut Figures, multiprocessors: u32, clock_khz: u32, preset: Preset, rates: &Rates) {
     let p = preset.params();
-    if (p.polynomial_size, p.glwe_dimension, p.bootstrap_level_count) != (1024, 1, 2) {
-        return;
-    }
+    let Some(step) = Step::of(p.polynomial_size, p.glwe_dimension, p.bootstrap_level_count) else { return };
     let Some(best) = figures.largest("gates/s") else { return };
-    let (clock_ghz, steps, clocks) = (f64::from(clock_khz) / 1e6, p.lwe_dimension, rates.clocks_of_a_step());
+    let (clock_ghz, steps, clocks) = (f64::from(clock_khz) / 1e6, p.lwe_dimension, rates.clocks_of(&step));
     let ceiling = f64::from(multiprocessors) * clock_ghz * 1e9 / (clocks * steps as f64);
     figures.add("share of the arithmetic's ceiling", 100.0 * best / ceiling, "%");
     figures.note(format!(
