@@ -14,6 +14,8 @@ use crate::web::error::ApiError;
 const AT_ONCE: i64 = 100;
 /// Largest number of unpaid invoices that are read for one account.
 const OWED_MAX: i64 = 100;
+/// Largest number of times that an account is read because it changed meanwhile.
+const READS_MAX: usize = 100;
 
 /// An account's subscription and standing, and the invoices that it owes.
 pub struct AccountView {
@@ -26,12 +28,22 @@ pub struct AccountView {
 }
 
 impl AccountView {
-    /// Reads an account. `None`: the account does not exist.
+    /// Reads an account. `None`: the account does not exist. The records are of one time: the standing is read before and
+    /// after the others, with the version of the subscription.
     pub async fn read(store: &Store, account_id: &str) -> Result<Option<AccountView>, store::Error> {
-        let Some(subscription) = store.subscription(account_id).await? else { return Ok(None) };
-        let Some(standing) = store.account_standing(account_id).await? else { return Ok(None) };
-        let owed = store.owed_invoices(account_id, OWED_MAX).await?;
-        Ok(Some(AccountView { subscription, standing, owed }))
+        let mut before = store.standing_and_version(account_id).await?;
+        let mut reads = 0;
+        loop {
+            let Some(subscription) = store.subscription(account_id).await? else { return Ok(None) };
+            let owed = store.owed_invoices(account_id, OWED_MAX).await?;
+            let after = store.standing_and_version(account_id).await?;
+            let is_of_one_time = after == before && after.is_some_and(|(_, version)| version == subscription.version);
+            reads += 1;
+            if is_of_one_time || reads == READS_MAX {
+                return Ok(after.map(|(standing, _)| AccountView { subscription, standing, owed }));
+            }
+            before = after;
+        }
     }
 
     /// Describes the payment that is due, for customers. `None`: the account owes nothing.

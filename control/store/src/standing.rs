@@ -46,6 +46,18 @@ pub struct AccountStanding {
 
 from_row!(AccountStanding { plan as word, payment as word, overdue_since, excused_until, is_suspended });
 
+/// A standing, and the version of the subscription from which it was computed.
+struct StandingOfVersion {
+    plan: Plan,
+    payment: PaymentStanding,
+    overdue_since: i64,
+    excused_until: i64,
+    is_suspended: bool,
+    version: i64,
+}
+
+from_row!(StandingOfVersion { plan as word, payment as word, overdue_since, excused_until, is_suspended, version });
+
 impl AccountStanding {
     /// When the account is suspended if nothing is paid, or since when it is suspended. `None`: no payment is overdue.
     pub fn suspended_from(&self) -> Option<i64> {
@@ -111,6 +123,18 @@ impl Store {
         let sql =
             "SELECT plan, payment, overdue_since, excused_until, is_suspended FROM accounts WHERE account_id = $1";
         self.db.fetch_optional(sql, values![account_id]).await
+    }
+
+    /// Returns an account's standing, and the version of the account's subscription at the same time (0: no record).
+    /// `None`: the account does not exist.
+    pub async fn standing_and_version(&self, account_id: &str) -> Result<Option<(AccountStanding, i64)>> {
+        let sql = "SELECT a.plan AS plan, payment, overdue_since, excused_until, is_suspended, COALESCE(version, 0) AS version \
+             FROM accounts a LEFT JOIN subscriptions s ON s.account_id = a.account_id WHERE a.account_id = $1";
+        let found: Option<StandingOfVersion> = self.db.fetch_optional(sql, values![account_id]).await?;
+        Ok(found.map(|found| {
+            let StandingOfVersion { plan, payment, overdue_since, excused_until, is_suspended, version } = found;
+            (AccountStanding { plan, payment, overdue_since, excused_until, is_suspended }, version)
+        }))
     }
 
     /// Returns the accounts whose standing changes by this time although no record changed, at most `limit`.

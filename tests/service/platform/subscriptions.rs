@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use api::AccountId;
+use api::billing::BillingCycle;
 use client::Preset;
 use control::admin;
 use control::caller::{Environment, Plan, Role};
@@ -226,6 +227,42 @@ async fn p11_p16_p17_p19_a_subscription_begins_rises_falls_ends_and_is_taken_up_
     let told = subscriber.until_on("free", "active").await;
     assert_eq!((&told["billing_cycle"], &told["monthly_price_usd"]), (&json!("monthly"), &json!(0)));
     subscriber.cancel().await.error(409, "CONFLICT");
+}
+
+#[tokio::test]
+async fn p15_a_subscription_is_told_as_it_was_at_one_time() {
+    const CHANGES: usize = 150;
+    let server = TestServer::start().await;
+    let subscriber = Subscriber::new(&server, Plan::Free).await;
+    subscriber.subscribe("starter", "monthly").await.ok(200);
+    let store = server.running().store();
+    let account = subscriber.account.as_str();
+    let change = async {
+        for i in 0..CHANGES {
+            let found = store.subscription(account).await.unwrap().unwrap();
+            let (plan, cycle) = [(Plan::Pro, BillingCycle::Annual), (Plan::Starter, BillingCycle::Monthly)][i % 2];
+            let changed = store::Subscription { plan, billing_cycle: cycle, ..found };
+            let put = async |tx: &mut store::Tx| tx.put_subscription(&changed).await;
+            store.write(put).await.unwrap().expect("nobody else changes the subscription");
+            tokio::task::yield_now().await;
+        }
+    };
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let read = async || {
+        while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+            let told = subscriber.subscription().await;
+            let expected = if told["plan"] == "pro" { ("annual", 40.67) } else { ("monthly", 9.0) };
+            assert_eq!(
+                (&told["billing_cycle"], told["monthly_price_usd"].as_f64()),
+                (&json!(expected.0), Some(expected.1))
+            );
+        }
+    };
+    let change = async {
+        change.await;
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+    };
+    tokio::join!(change, read(), read(), read());
 }
 
 #[tokio::test]

@@ -186,6 +186,7 @@ pub async fn tour(store: &Store) -> store::Result<()> {
     assert_eq!(store.hide_purchased_keys(9).await?, 1);
     store.key_labels().await?;
     store.account_standing("acct_1").await?;
+    store.standing_and_version("acct_1").await?;
     store.office_spending("acct_1", 1).await?;
     store.write(async |tx| tx.set_office_cap("lin_1", 0, 8).await).await
 }
