@@ -28,11 +28,12 @@ use crate::billing::{self, Billing, payments};
 use crate::blobs::{self, Blobs, ObjectKind, Unclaimed};
 use crate::cache_store::{self, CacheStore};
 use crate::clock::{Clock, Timestamp};
-use crate::compute::bits::circuits::{self, StoredNetlists};
+use crate::compute::bits::circuits::StoredNetlists;
 use crate::compute::bits::sessions::Sessions;
 use crate::compute::numbers::arithmetic::open_keys::OpenKeys;
-use crate::compute::numbers::arithmetic::{self, RunningOperations};
 use crate::compute::numbers::vault::Vault;
+use crate::compute::operation::record;
+use crate::compute::operation::running::RunningOperations;
 use crate::compute::{Compute, lease};
 use crate::config::Config;
 use crate::data_dir::{DataDir, NodeLock};
@@ -146,8 +147,7 @@ impl App {
         let is_shared = config.bucket.is_some() || store.database() == "sqlite";
         let netlists = is_shared.then(|| blobs(ObjectKind::Circuits)).transpose()?;
         let vault_blobs = [blobs(ObjectKind::EncryptionKeys)?, blobs(ObjectKind::Ciphertexts)?];
-        circuits::fail_unfinished(&store, &node_id, clock.now()).await?;
-        arithmetic::fail_unfinished(&store, &node_id, clock.now()).await?;
+        record::fail_unfinished(&store, &node_id, clock.now()).await?;
         let (bounds, kernel_cache) = (config.compute.clone(), data_dir.kernel_cache());
         let accounts = secrets.key(Purpose::WorkAccounts);
         let here = tokio::task::spawn_blocking(move || match devices {

@@ -5,17 +5,18 @@ pub mod bits;
 pub(crate) mod held_keys;
 pub(crate) mod lease;
 pub mod numbers;
+pub(crate) mod operation;
 
 use std::sync::Arc;
 
 use store::Store;
 
 use self::bits::CircuitsConfig;
-use self::bits::circuits::{self, StoredNetlists};
+use self::bits::circuits::StoredNetlists;
 use self::bits::sessions::Sessions;
 use self::numbers::arithmetic::open_keys::OpenKeys;
-use self::numbers::arithmetic::{self, RunningOperations};
 use self::numbers::vault::Vault;
+use self::operation::running::RunningOperations;
 use crate::access::limits::Limits;
 use crate::access::trials::Trials;
 use crate::billing::ledger::Ledger;
@@ -40,7 +41,7 @@ pub struct Compute {
     pub(crate) vault: Arc<Vault>,
     /// The open keys under which the engine computes on encrypted numbers.
     pub(crate) open_keys: OpenKeys,
-    /// The running operations on encrypted numbers.
+    /// The circuits and operations on numbers that this process computes.
     pub(crate) operations: RunningOperations,
     pub(crate) ledger: Arc<Ledger>,
     /// Whether the answer of `POST /keys/generate` contains the secret key (readings K9).
@@ -70,7 +71,7 @@ impl Compute {
     pub(crate) async fn forget_old(&self) {
         self.sessions.forget_old().await;
         self.vault.keep_house().await;
-        circuits::forget_old(self).await;
-        arithmetic::forget_old(self).await;
+        self.netlists.keep_house().await;
+        operation::record::forget_old(self).await;
     }
 }

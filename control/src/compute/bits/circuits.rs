@@ -26,11 +26,10 @@ use axum::Json as Answer;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use store::{CircuitRecord, Store};
+use store::CircuitRecord;
 
 use crate::access::limits::Quota;
 use crate::caller::Caller;
-use crate::clock::Timestamp;
 use crate::compute::Compute;
 use crate::compute::bits::workbench::{Output, Room, VALUES_BYTES_MAX, no_room, unknown_handle};
 use crate::web::body::{Json, JsonBody, base64_ceiling};
@@ -45,7 +44,7 @@ use crate::web::prefer::client_does_not_wait;
 use crate::work::{self, OpenKey};
 use kept::CircuitText;
 use prepare::RunRequest;
-use recorded_run::{REMEMBERED, RecordedRun};
+use recorded_run::RecordedRun;
 use running::Reply;
 
 pub use stored::StoredNetlists;
@@ -212,12 +211,9 @@ pub async fn run(
             RunRequest { request: head, words: Some(words), reserved, quota }
         }
     };
-    let reply = Reply { claim, octets: octets::wanted(&headers) };
-    if client_does_not_wait(&headers) {
-        let deadline = Instant::now() + compute.circuits.deadline;
-        return running::begin(&compute, caller, given, deadline, reply).await;
-    }
-    running::run(&compute, caller, given, deadline, reply).await
+    let waits = !client_does_not_wait(&headers);
+    let deadline = if waits { deadline } else { Instant::now() + compute.circuits.deadline };
+    running::run(&compute, caller, given, deadline, Reply { claim, octets: octets::wanted(&headers), waits }).await
 }
 
 /// The progress of a circuit's run, and its results when it is completed.
@@ -395,26 +391,4 @@ fn value_bytes(key: &OpenKey, bits: usize) -> u64 {
 /// Returns the error for a name under which the account stores no circuit (readings X14).
 fn unknown_circuit() -> ApiError {
     ApiError::new(Code::NotFound, "there is no circuit with this name")
-}
-
-/// Records the unfinished runs of an earlier process of this node as failed, because they do not run any more.
-pub async fn fail_unfinished(store: &Store, node_id: &str, now: Timestamp) -> Result<(), store::Error> {
-    let code = Code::ServiceUnavailable.as_str();
-    let failed = store
-        .fail_circuit_operations(node_id, code, "the node stopped while the circuit ran; nothing was charged", now.0)
-        .await?;
-    if failed > 0 {
-        tracing::info!(failed, "circuits of an earlier process of this node were recorded as failed");
-    }
-    Ok(())
-}
-
-/// Removes the records of runs older than `REMEMBERED`, and the stored netlists to which no circuit refers.
-pub async fn forget_old(compute: &Compute) {
-    let Timestamp(now) = compute.clock.now();
-    let before = now - i64::try_from(REMEMBERED.as_micros()).expect("a day fits");
-    if let Err(error) = compute.store.forget_circuit_operations(before).await {
-        tracing::error!(%error, "old records of circuits' runs could not be removed");
-    }
-    compute.netlists.keep_house().await;
 }

@@ -208,10 +208,11 @@ impl Sessions {
             account: caller.account.clone(),
             key,
             held,
-            bench: Arc::new(Workbench::new(
-                ValueMemory::of_session(self.values.clone(), caller.into(), self.circuits.session_value_bytes_max),
-                self.circuits.running_max,
-            )),
+            bench: Arc::new(Workbench::new(ValueMemory::of_session(
+                self.values.clone(),
+                caller.into(),
+                self.circuits.session_value_bytes_max,
+            ))),
             created_at,
             expires_at,
         }))

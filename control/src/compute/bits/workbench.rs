@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use api::{Code, HandleId, OperationId};
 use parking_lot::Mutex;
 use store::SessionEnd;
-use tokio::sync::watch;
 
 use crate::resource::{self, Grant, Payer, Resource};
 use crate::web::error::ApiError;
@@ -136,7 +135,6 @@ pub struct Run {
     /// The run's id.
     pub op_id: OperationId,
     results: Mutex<Option<Vec<Output>>>,
-    ended: watch::Sender<bool>,
     /// The memory of the run's record and results.
     _room: Room,
 }
@@ -145,40 +143,19 @@ impl Run {
     /// Makes a run with this id. Dropping the run gives back `room`, the memory reserved for the run's record and
     /// results.
     pub fn new(op_id: OperationId, room: Room) -> Run {
-        let (results, ended) = (Mutex::new(None), watch::Sender::new(false));
-        Run { op_id, results, ended, _room: room }
+        Run { op_id, results: Mutex::new(None), _room: room }
     }
 
     /// Returns the run's results, if the run was completed and its results are still in memory.
     pub fn results(&self) -> Option<Vec<Output>> {
         self.results.lock().clone()
     }
-
-    /// Waits until the run has ended and its end is recorded.
-    pub async fn ended(&self) {
-        // cannot fail: self holds the sender
-        let _ = self.ended.subscribe().wait_for(|&ended| ended).await;
-    }
-
-    fn has_ended(&self) -> bool {
-        *self.ended.borrow()
-    }
-}
-
-/// Why a run is not accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotTaken {
-    /// The session has ended.
-    Closed,
-    /// The session already runs as many circuits as it may.
-    TooMany,
 }
 
 /// A session's values and runs.
 pub struct Workbench {
     /// The session's memory for values.
     pub memory: ValueMemory,
-    running_max: usize,
     shelf: Mutex<Shelf>,
 }
 
@@ -191,21 +168,18 @@ struct Shelf {
 
 impl Workbench {
     /// Makes a workbench without values and runs.
-    pub fn new(memory: ValueMemory, running_max: usize) -> Workbench {
-        Workbench { memory, running_max, shelf: Mutex::default() }
+    pub fn new(memory: ValueMemory) -> Workbench {
+        Workbench { memory, shelf: Mutex::default() }
     }
 
-    /// Accepts a run that is about to begin.
-    pub fn begin(&self, run: Arc<Run>) -> Result<(), NotTaken> {
+    /// Accepts a run that is about to begin. False: the session has ended.
+    pub fn begin(&self, run: Arc<Run>) -> bool {
         let mut shelf = self.shelf.lock();
-        if shelf.closed.is_some() {
-            return Err(NotTaken::Closed);
+        let open = shelf.closed.is_none();
+        if open {
+            shelf.runs.insert(run.op_id.clone(), run);
         }
-        if shelf.runs.values().filter(|run| !run.has_ended()).count() >= self.running_max {
-            return Err(NotTaken::TooMany);
-        }
-        shelf.runs.insert(run.op_id.clone(), run);
-        Ok(())
+        open
     }
 
     /// Stores a run's results for the client to fetch. If the session has ended, the results are dropped instead.
@@ -216,20 +190,12 @@ impl Workbench {
         }
     }
 
-    /// Ends a run. `keep`: the results can still be fetched, so the run stays in memory.
-    pub fn end(&self, run: &Run, keep: bool) {
-        if !keep {
-            self.shelf.lock().runs.remove(&run.op_id);
-        }
-        run.ended.send_replace(true);
-    }
-
     /// Returns the run with this id, if the run is in memory.
     pub fn run(&self, op_id: &OperationId) -> Option<Arc<Run>> {
         self.shelf.lock().runs.get(op_id).cloned()
     }
 
-    /// Drops an ended run and its results, but not values under handles.
+    /// Drops a run and its results, but not values under handles.
     pub fn forget_run(&self, op_id: &OperationId) {
         self.shelf.lock().runs.remove(op_id);
     }
@@ -302,7 +268,7 @@ mod tests {
 
     fn bench(session_bytes: u64, node_bytes: u64) -> (Resource, Workbench) {
         let node = Resource::memory(node_bytes, node_bytes);
-        let bench = Workbench::new(ValueMemory::of_session(node.clone(), payer(1), session_bytes), 2);
+        let bench = Workbench::new(ValueMemory::of_session(node.clone(), payer(1), session_bytes));
         (node, bench)
     }
 
@@ -351,37 +317,31 @@ mod tests {
         let handle = HandleId::from_bits(1);
         assert!(bench.keep(handle.clone(), value(bench.memory.reserve(10).unwrap())));
         let done = run(&bench, 1);
-        bench.begin(done.clone()).unwrap();
+        assert!(bench.begin(done.clone()));
         bench.complete(&done, vec![Output::Value(value(bench.memory.reserve(10).unwrap()))]);
-        bench.end(&done, true);
         let running = run(&bench, 2);
-        bench.begin(running.clone()).unwrap();
+        assert!(bench.begin(running.clone()));
         assert_eq!(node.used(), 22);
         bench.close(SessionEnd::Deleted);
         assert!(bench.value(&handle).is_none() && done.results().is_none());
         assert_eq!(bench.closed(), Some(SessionEnd::Deleted));
         bench.complete(&running, vec![Output::Value(value(bench.memory.reserve(10).unwrap()))]);
-        bench.end(&running, true);
         assert!(running.results().is_none());
         assert!(!bench.keep(handle, value(bench.memory.reserve(10).unwrap())));
-        assert_eq!(bench.begin(run(&bench, 3)), Err(NotTaken::Closed));
+        assert!(!bench.begin(run(&bench, 3)));
         drop((done, running));
         assert_eq!(node.used(), 0);
     }
 
     #[test]
-    fn runs_of_a_session_are_bounded_while_they_run() {
-        let (_, bench) = bench(100, 100);
-        let runs: Vec<_> = (0..4).map(|number| run(&bench, number)).collect();
-        bench.begin(runs[0].clone()).unwrap();
-        bench.begin(runs[1].clone()).unwrap();
-        assert_eq!(bench.begin(runs[2].clone()), Err(NotTaken::TooMany));
-        bench.end(&runs[0], true);
-        bench.begin(runs[2].clone()).unwrap();
-        bench.end(&runs[1], false);
-        assert!(bench.run(&runs[0].op_id).is_some() && bench.run(&runs[1].op_id).is_none());
+    fn a_run_stays_until_it_is_forgotten() {
+        let (node, bench) = bench(100, 100);
+        let runs: Vec<_> = (0..2).map(|number| run(&bench, number)).collect();
+        assert!(runs.iter().all(|run| bench.begin(run.clone())));
         bench.forget_run(&runs[0].op_id);
-        assert!(bench.run(&runs[0].op_id).is_none());
+        assert!(bench.run(&runs[0].op_id).is_none() && bench.run(&runs[1].op_id).is_some());
+        drop(runs);
+        assert_eq!(node.used(), 1);
     }
 
     #[test]

@@ -21,11 +21,11 @@ use axum::Json as Answer;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use store::Store;
+use store::ArithmeticOperationRecord;
 
 use crate::caller::{Caller, Role};
-use crate::clock::Timestamp;
 use crate::compute::Compute;
+use crate::compute::operation::record;
 use crate::web::Web;
 use crate::web::body::{Json, JsonBody};
 use crate::web::edge::Deadline;
@@ -35,10 +35,7 @@ use crate::web::octets::{self, HeadAndContainer};
 use crate::web::path::PathParts;
 use crate::web::prefer::client_does_not_wait;
 use crate::work::numbers::Operation;
-use recorded::REMEMBERED;
 use running::Reply;
-
-pub use running::RunningOperations;
 
 /// Errors of an operation, the same for both paths.
 const ERRORS: [Code; 16] = [
@@ -252,7 +249,8 @@ pub async fn status(
     caller: Caller,
     path: PathParts,
 ) -> Result<Answer<ComputeStatus>, ApiError> {
-    Ok(Answer(recorded::find(&compute, &caller, path.get("op")).await?.status(&compute)?))
+    let (op_id, record) = record::find(&compute, &caller, path.get("op")).await?;
+    Ok(Answer(recorded::status(&compute, op_id, record)?))
 }
 
 /// Cancel an operation.
@@ -273,24 +271,5 @@ pub async fn cancel(
     caller: Caller,
     path: PathParts,
 ) -> Result<Answer<CancelledOperation>, ApiError> {
-    Ok(Answer(recorded::cancel(&compute, &caller, path.get("op")).await?))
-}
-
-/// Records the unfinished operations of an earlier process of this node as failed, because they do not run any more.
-pub async fn fail_unfinished(store: &Store, node_id: &str, now: Timestamp) -> Result<(), store::Error> {
-    let (code, message) =
-        (Code::ServiceUnavailable.as_str(), "the node stopped while the operation ran; nothing was charged");
-    let failed = store.fail_arithmetic_operations(node_id, code, message, now.0).await?;
-    if failed > 0 {
-        tracing::info!(failed, "operations of an earlier process of this node were recorded as failed");
-    }
-    Ok(())
-}
-
-/// Removes the records of operations older than `REMEMBERED`.
-pub async fn forget_old(compute: &Compute) {
-    let before = compute.clock.now().0 - i64::try_from(REMEMBERED.as_micros()).expect("a day fits");
-    if let Err(error) = compute.store.forget_arithmetic_operations(before).await {
-        tracing::error!(%error, "old records of operations could not be removed");
-    }
+    Ok(Answer(record::cancel::<ArithmeticOperationRecord>(&compute, &caller, path.get("op")).await?))
 }

@@ -4,21 +4,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::circuits::{CancelledOperation, CircuitOperation, OperationError, OperationStatus};
-use api::{Code, MilliYen, OperationId};
+use api::circuits::{CancelledOperation, CircuitOperation, OperationError};
+use api::{MilliYen, OperationId};
 use store::CircuitOperationRecord;
 
 use crate::billing::charge::milliseconds;
 use crate::caller::Caller;
-use crate::clock::Timestamp;
 use crate::compute::Compute;
 use crate::compute::bits::sessions::OpenSession;
 use crate::compute::bits::workbench::{Output, Run};
+use crate::compute::operation::record;
 use crate::web::error::ApiError;
 use crate::work::PlanFacts;
-
-/// How long the record of an ended run is kept (readings C3).
-pub const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
 
 /// A run of the account, read from its record.
 pub struct RecordedRun {
@@ -30,14 +27,9 @@ pub struct RecordedRun {
 }
 
 impl RecordedRun {
-    /// Finds the run with this id. Another account's run gets the same error as an unknown id (readings X14).
+    /// Finds the run with this id.
     pub async fn find(compute: &Compute, caller: &Caller, op_id: &str) -> Result<RecordedRun, ApiError> {
-        let unknown = || ApiError::new(Code::OperationNotFound, "there is no such operation");
-        let op_id: OperationId = op_id.parse().map_err(|_| unknown())?;
-        let record = compute.store.circuit_operation(caller.account.as_str(), op_id.as_str()).await?;
-        let now = compute.clock.now();
-        let remembered = |ended_at: Option<i64>| ended_at.is_none_or(|at| now.since(Timestamp(at)) < REMEMBERED);
-        let record = record.filter(|record| remembered(record.ended_at)).ok_or_else(unknown)?;
+        let (op_id, record): (_, CircuitOperationRecord) = record::find(compute, caller, op_id).await?;
         let session = compute.sessions.by_digest(&caller.account, &record.session_digest);
         let run = session.as_ref().and_then(|session| session.bench.run(&op_id));
         Ok(RecordedRun { op_id, record, session, run })
@@ -46,10 +38,8 @@ impl RecordedRun {
     /// Makes the description of the run for answers, without its outputs.
     pub fn operation(&self, compute: &Compute) -> Result<CircuitOperation, ApiError> {
         let record = &self.record;
-        let (status, gates_done) = match (record.status, compute.worker.done(&self.op_id)) {
-            (OperationStatus::Pending, Some(done @ 1..)) => (OperationStatus::Running, done),
-            _ => (record.status, record.gates_done.unsigned_abs()),
-        };
+        let (status, done) = record::status(compute, &self.op_id, record);
+        let gates_done = done.unwrap_or(record.gates_done.unsigned_abs());
         let error = record.error_code.clone().zip(record.error_message.clone());
         let plan: Option<PlanFacts> =
             record.plan.as_deref().map(serde_json::from_str).transpose().map_err(ApiError::internal)?;
@@ -81,19 +71,8 @@ impl RecordedRun {
 /// Cancels a run and waits for its end. If the run has ended already, drops its results (readings C4, P24).
 pub async fn cancel(compute: &Compute, caller: &Caller, op_id: &str) -> Result<CancelledOperation, ApiError> {
     let found = RecordedRun::find(compute, caller, op_id).await?;
-    if found.record.status.has_ended() {
-        if let Some(session) = &found.session {
-            session.bench.forget_run(&found.op_id);
-        }
-        return Ok(CancelledOperation { op_id: found.op_id, cancelled: false });
+    if let Some(session) = found.session.filter(|_| found.record.status.has_ended()) {
+        session.bench.forget_run(&found.op_id);
     }
-    let RecordedRun { run, session, op_id: id, .. } = found;
-    // release the session before the wait, so that the session can end meanwhile
-    drop(session);
-    if let Some(run) = run {
-        compute.worker.cancel(&id);
-        run.ended().await;
-    }
-    let record = RecordedRun::find(compute, caller, op_id).await?.record;
-    Ok(CancelledOperation { op_id: id, cancelled: record.status == OperationStatus::Cancelled })
+    record::cancel::<CircuitOperationRecord>(compute, caller, op_id).await
 }

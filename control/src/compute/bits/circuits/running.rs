@@ -1,7 +1,7 @@
 //! A circuit's run from its submission to its charge.
 //!
-//! The holder of a [`Submitted`] must finish or abandon it, because until then the session counts the run against its
-//! limit of running circuits.
+//! The holder of a [`Submitted`] must finish or abandon it, because otherwise the session keeps the run's record in
+//! memory.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,7 +19,9 @@ use crate::caller::Caller;
 use crate::clock::Timestamp;
 use crate::compute::Compute;
 use crate::compute::bits::sessions;
-use crate::compute::bits::workbench::{EncryptedValue, NotTaken, Output, Room, Run, Workbench};
+use crate::compute::bits::workbench::{EncryptedValue, Output, Room, Run, Workbench};
+use crate::compute::operation::life::{self, Asked};
+use crate::compute::operation::running::{Counted, Running, TooMany};
 use crate::ids;
 use crate::in_flight::Guard;
 use crate::web::error::ApiError;
@@ -29,13 +31,15 @@ use crate::work::{self, Ending, Figures, Form, Gate, LweList, OpenKey, PlanFacts
 
 /// The form in which the client wants its answer.
 pub struct Reply {
-    /// Stores the answer in one unit with the run's end.
+    /// Stores the answer in one unit with the run's end, or with the run's record if the client does not wait.
     pub claim: Claim,
     /// Whether the answer is an octet-stream.
     pub octets: bool,
+    /// Whether the client waits for the run's end. Otherwise the results are kept until the client fetches them.
+    pub waits: bool,
 }
 
-/// Runs a circuit for a client that waits. If the client leaves, the run goes on and is charged (readings P24).
+/// Runs a circuit.
 pub async fn run(
     compute: &Arc<Compute>,
     caller: Caller,
@@ -43,38 +47,7 @@ pub async fn run(
     deadline: Instant,
     reply: Reply,
 ) -> Result<Response, ApiError> {
-    let submitted = submit(compute, caller, given, Some(reply), deadline).await?;
-    let in_flight = compute.in_flight.enter();
-    let finished = tokio::spawn(async move {
-        let _in_flight = in_flight;
-        submitted.finish().await
-    });
-    finished.await??.ok_or_else(|| ApiError::internal("a run ended without its answer"))
-}
-
-/// Begins a run in the background and records the run. The results are kept until the client fetches them.
-pub async fn begin(
-    compute: &Arc<Compute>,
-    caller: Caller,
-    given: RunRequest,
-    deadline: Instant,
-    reply: Reply,
-) -> Result<Response, ApiError> {
-    let submitted = submit(compute, caller, given, None, deadline).await?;
-    // a separate task, which finishes the run even if the client leaves now
-    let recorded = tokio::spawn(async move {
-        match submitted.job.put_on_record(reply).await {
-            Ok(answer) => {
-                tokio::spawn(submitted.finish());
-                Ok(answer)
-            }
-            Err(error) => {
-                submitted.abandon();
-                Err(error)
-            }
-        }
-    });
-    recorded.await?
+    life::answer(submit(compute, caller, given, reply, deadline).await?).await
 }
 
 /// Checks a request and submits its circuit. No await stands between the submission and the return.
@@ -82,7 +55,7 @@ async fn submit(
     compute: &Arc<Compute>,
     caller: Caller,
     given: RunRequest,
-    reply: Option<Reply>,
+    reply: Reply,
     deadline: Instant,
 ) -> Result<Submitted, ApiError> {
     let outputs = given.request.outputs.unwrap_or_default();
@@ -103,25 +76,24 @@ async fn submit(
     // reserve the whole price before the first gate, so that no cap stops a run halfway
     let price = tariff::price_of(counts.iter().copied());
     let reservation = compute.ledger.reserve_gates(&charge_to.paid_by, gates, &price, created_at).await?;
-    let run = Arc::new(Run::new(ids::operation(created_at), record_room));
-    bench.begin(run.clone()).map_err(|refused| match refused {
-        NotTaken::Closed => gone(&bench),
-        NotTaken::TooMany => {
-            let most = compute.circuits.running_max;
-            ApiError::new(
-                Code::RateLimited,
-                format!("the session already runs {most} circuits: wait until one has ended"),
-            )
-            .retry_after(Duration::from_secs(1))
-        }
+    let op_id = ids::operation(created_at);
+    let most = compute.circuits.running_max;
+    let counted = Some(Counted::Session(charge_to.digest));
+    let running = compute.operations.begin(op_id.clone(), counted, most).map_err(|TooMany| {
+        let message = format!("the session already runs {most} circuits: wait until one has ended");
+        ApiError::new(Code::RateLimited, message).retry_after(Duration::from_secs(1))
     })?;
+    let run = Arc::new(Run::new(op_id, record_room));
+    if !bench.begin(run.clone()) {
+        return Err(gone(&bench));
+    }
     let shape = [output_widths.iter().sum(), inputs.dimension() + 1];
     let asked = work::ask(&compute.worker, key.work(run.op_id.clone(), circuit.question(inputs), deadline), shape);
     drop(reserved);
     let end = match asked {
         Ok(end) => end,
         Err(error) => {
-            bench.end(&run, false);
+            bench.forget_run(&run.op_id);
             return Err(match error.into() {
                 RunError::Api(error) => error,
                 RunError::Gone => gone(&bench),
@@ -131,7 +103,8 @@ async fn submit(
     let job = RunContext {
         reservation,
         price,
-        _running: compute.unfinished.enter(),
+        _unfinished: compute.unfinished.enter(),
+        _running: running,
         compute: compute.clone(),
         charge_to,
         key,
@@ -159,9 +132,24 @@ struct Submitted {
     outputs_room: Room,
 }
 
-impl Submitted {
-    /// Waits for the run's end, charges completed gates, and stores the results or records the failure. Returns the
-    /// answer if the client waits.
+impl Asked for Submitted {
+    fn compute(&self) -> &Compute {
+        &self.job.compute
+    }
+
+    fn client_waits(&self) -> bool {
+        self.job.reply.waits
+    }
+
+    async fn put_on_record(&mut self) -> Result<Response, ApiError> {
+        let job = &self.job;
+        let operation = job.operation(OperationStatus::Pending, 0, None);
+        let answer = super::without_results(&operation, job.reply.octets)?;
+        let (answer, keep) = job.reply.claim.keep(([PREFERENCE_APPLIED], answer).into_response()).await?;
+        job.compute.store.submit(Unit { operation: Some(job.as_new()), keep, ..Unit::default() }).await?;
+        Ok(answer)
+    }
+
     async fn finish(self) -> Result<Option<Response>, ApiError> {
         let Submitted { job, end, inputs_room, outputs_room } = self;
         let end = end.await;
@@ -176,14 +164,15 @@ impl Submitted {
                 RunError::Gone => job.failed(gone(&job.bench)).await,
             }),
         };
-        job.bench.end(&job.run, job.reply.is_none() && finished.is_ok());
+        if job.reply.waits || finished.is_err() {
+            job.bench.forget_run(&job.run.op_id);
+        }
         finished
     }
 
-    /// Cancels a run that could not be recorded. Nothing is charged.
     fn abandon(self) {
         self.job.compute.worker.cancel(&self.job.run.op_id);
-        self.job.bench.end(&self.job.run, false);
+        self.job.bench.forget_run(&self.job.run.op_id);
     }
 }
 
@@ -195,12 +184,13 @@ fn gone(bench: &Workbench) -> ApiError {
 
 /// The state of a run from its start to its end.
 struct RunContext {
-    /// The reservation of the run's price. Dropped before `_running`, so that a stopping node waits until the
+    /// The reservation of the run's price. Dropped before `_unfinished`, so that a stopping node waits until the
     /// reservation is given back.
     reservation: Reservation,
     price: Price,
     /// Keeps a stopping node waiting for this run.
-    _running: Guard,
+    _unfinished: Guard,
+    _running: Running,
     compute: Arc<Compute>,
     charge_to: ChargeTo,
     key: OpenKey,
@@ -215,8 +205,7 @@ struct RunContext {
     output_widths: Vec<usize>,
     form: Form,
     outputs: CircuitOutputs,
-    /// Set if the client waits for the results.
-    reply: Option<Reply>,
+    reply: Reply,
     started: Instant,
 }
 
@@ -255,19 +244,10 @@ impl RunContext {
         outputs: Vec<Output>,
         room: Room,
     ) -> Result<(Option<Response>, Option<KeptAnswer>), ApiError> {
-        let Some(Reply { claim, octets }) = &self.reply else { return Ok((None, None)) };
+        let Reply { claim, octets, waits: true } = &self.reply else { return Ok((None, None)) };
         let answer = super::answer(&self.compute, self.key, operation, outputs, room, *octets).await?;
         let (answer, kept) = claim.keep(answer).await?;
         Ok((Some(answer), kept))
-    }
-
-    /// Records a run that goes on in the background, and stores the first answer to its request.
-    async fn put_on_record(&self, Reply { claim, octets }: Reply) -> Result<Response, ApiError> {
-        let operation = self.operation(OperationStatus::Pending, 0, None);
-        let answer = super::without_results(&operation, octets)?;
-        let (answer, keep) = claim.keep(([PREFERENCE_APPLIED], answer).into_response()).await?;
-        self.compute.store.submit(Unit { operation: Some(self.as_new()), keep, ..Unit::default() }).await?;
-        Ok(answer)
     }
 
     /// Records that the run was cancelled and how many gates it had completed. Nothing is charged (readings P24).
@@ -281,7 +261,7 @@ impl RunContext {
     /// Records a failure, and gives the reservation back. Returns the same error.
     async fn failed(&self, error: ApiError) -> ApiError {
         self.reservation.give_back().await;
-        if self.reply.is_none() {
+        if !self.reply.waits {
             let cause = (error.code.as_str().to_owned(), error.message.clone());
             self.end_uncharged(OperationStatus::Failed, 0, Some(cause)).await;
         }
@@ -332,7 +312,7 @@ impl RunContext {
     fn shelve(&self, results: &LweList, room: &mut Room) -> Option<Vec<Output>> {
         let mut outputs = Vec::with_capacity(self.output_widths.len());
         let mut at = 0;
-        let kept = self.reply.is_none() || self.outputs == CircuitOutputs::Handles;
+        let kept = !self.reply.waits || self.outputs == CircuitOutputs::Handles;
         for &width in &self.output_widths {
             let bytes = if kept { super::value_bytes(&self.key, width) } else { 0 };
             let bits = LweList::from_words(results.dimension(), results.rows(at..at + width).to_vec());
@@ -349,7 +329,7 @@ impl RunContext {
                 }
             });
         }
-        if self.reply.is_none() {
+        if !self.reply.waits {
             self.bench.complete(&self.run, outputs.clone());
         }
         Some(outputs)

@@ -1,20 +1,17 @@
 //! An operation from its submission to its charge.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::circuits::OperationStatus;
 use api::compute::ComputeOperation;
-use api::{AccountId, CiphertextId, Code, OperationId};
+use api::{CiphertextId, Code, OperationId};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use parking_lot::Mutex;
 use serde_json::json;
 use store::{
     ArithmeticOperationEnd, ArithmeticUsage, EncryptionKey, NewArithmeticOperation, NewCiphertext, NewEvent, Unit,
 };
-use tokio::sync::watch;
 
 use super::prepare::Prepared;
 use crate::billing::charge::{microseconds, milliseconds};
@@ -26,6 +23,8 @@ use crate::compute::Compute;
 use crate::compute::numbers::ciphertexts::{ROOM_ATTEMPTS, no_room};
 use crate::compute::numbers::keys::{or_deleted, unknown_key};
 use crate::compute::numbers::vault::{Pinned, Shelf};
+use crate::compute::operation::life::{self, Asked};
+use crate::compute::operation::running::{Counted, Running, TooMany};
 use crate::events::{EventType, event};
 use crate::ids;
 use crate::in_flight::Guard;
@@ -59,57 +58,7 @@ pub struct Reply {
     pub waits: bool,
 }
 
-/// The operations that this node is computing.
-#[derive(Default)]
-pub struct RunningOperations {
-    running: Mutex<HashMap<OperationId, Arc<RunningOperation>>>,
-}
-
-/// An operation that this node is computing.
-pub struct RunningOperation {
-    account: AccountId,
-    in_background: bool,
-    ended: watch::Sender<bool>,
-}
-
-impl RunningOperation {
-    /// Waits until the operation has ended and its end is recorded.
-    pub async fn ended(&self) {
-        // cannot fail: self holds the sender
-        let _ = self.ended.subscribe().wait_for(|&ended| ended).await;
-    }
-}
-
-impl RunningOperations {
-    /// Returns the running operation with this id. `None`: no such operation runs.
-    pub fn find(&self, op_id: &OperationId) -> Option<Arc<RunningOperation>> {
-        self.running.lock().get(op_id).cloned()
-    }
-
-    /// Refuses an operation in the background if the account already runs `BACKGROUND_MAX` operations in the
-    /// background.
-    fn check_background(&self, account: &AccountId) -> Result<(), ApiError> {
-        let of_account = |running: &&Arc<RunningOperation>| running.in_background && running.account == *account;
-        if self.running.lock().values().filter(of_account).count() < BACKGROUND_MAX {
-            return Ok(());
-        }
-        let message =
-            format!("the account already runs {BACKGROUND_MAX} operations in the background: wait until one has ended");
-        Err(ApiError::new(Code::RateLimited, message).retry_after(Duration::from_secs(1)))
-    }
-
-    fn begin(&self, op_id: OperationId, running: RunningOperation) {
-        self.running.lock().insert(op_id, Arc::new(running));
-    }
-
-    fn end(&self, op_id: &OperationId) {
-        if let Some(running) = self.running.lock().remove(op_id) {
-            running.ended.send_replace(true);
-        }
-    }
-}
-
-/// Computes a request. If the client leaves, the operation goes on and is charged (readings P24).
+/// Computes a request.
 pub async fn run(
     compute: Arc<Compute>,
     caller: Caller,
@@ -117,29 +66,7 @@ pub async fn run(
     deadline: Instant,
     reply: Reply,
 ) -> Result<Response, ApiError> {
-    let Submitted { operation, end, reserved } = submit(compute, caller, prepared, deadline, reply).await?;
-    if operation.reply.waits {
-        let in_flight = operation.compute.in_flight.enter();
-        let finished = tokio::spawn(async move {
-            let _in_flight = in_flight;
-            operation.finish(end, reserved).await
-        });
-        return finished.await??.ok_or_else(|| ApiError::internal("an operation ended without its answer"));
-    }
-    // a separate task, which finishes the operation even if the client leaves now
-    let recorded = tokio::spawn(async move {
-        match operation.put_on_record().await {
-            Ok(answer) => {
-                tokio::spawn(operation.finish(end, reserved));
-                Ok(answer)
-            }
-            Err(error) => {
-                operation.abandon();
-                Err(error)
-            }
-        }
-    });
-    recorded.await?
+    life::answer(submit(compute, caller, prepared, deadline, reply).await?).await
 }
 
 /// Reserves the price of an operation and submits the operation to the worker. No await stands between the submission
@@ -153,25 +80,25 @@ async fn submit(
 ) -> Result<Submitted, ApiError> {
     let facts = planned.result;
     check_room(&compute, &caller, key.result_bytes(&facts), compute.vault.pinned()).await?;
-    if !reply.waits {
-        compute.operations.check_background(&caller.account)?;
-    }
     let created_at = compute.clock.now();
+    let op_id = ids::operation(created_at);
+    let counted = (!reply.waits).then(|| Counted::Background(caller.account.clone()));
+    let running = compute.operations.begin(op_id.clone(), counted, BACKGROUND_MAX).map_err(|TooMany| {
+        let message =
+            format!("the account already runs {BACKGROUND_MAX} operations in the background: wait until one has ended");
+        ApiError::new(Code::RateLimited, message).retry_after(Duration::from_secs(1))
+    })?;
     let price = OperationPrice::of(operation, compute.ledger.rate());
     let reservation = compute.ledger.reserve_units(&PaidBy::from(&caller), &price, created_at).await?;
-    let op_id = ids::operation(created_at);
     let work = key.work(op_id.clone(), planned, deadline);
     let end = work::ask(&compute.worker, work, key.result_shape(&facts)).map_err(|error| match error.into() {
         RunError::Api(error) => error,
         RunError::Gone => unknown_key(),
     })?;
-    let (account, in_background) = (caller.account.clone(), !reply.waits);
-    compute
-        .operations
-        .begin(op_id.clone(), RunningOperation { account, in_background, ended: watch::Sender::new(false) });
     let operation = OperationContext {
         reservation,
-        _running: compute.unfinished.enter(),
+        _unfinished: compute.unfinished.enter(),
+        _running: running,
         compute,
         caller,
         record,
@@ -215,13 +142,64 @@ struct Submitted {
     reserved: Reserved,
 }
 
+impl Asked for Submitted {
+    fn compute(&self) -> &Compute {
+        &self.operation.compute
+    }
+
+    fn client_waits(&self) -> bool {
+        self.operation.reply.waits
+    }
+
+    async fn put_on_record(&mut self) -> Result<Response, ApiError> {
+        let operation = &self.operation;
+        let answer = operation.answer("pending", None, &[])?;
+        let (answer, keep) = operation.reply.claim.keep(([PREFERENCE_APPLIED], answer).into_response()).await?;
+        operation.compute.store.submit(Unit { arithmetic: Some(operation.as_new()), keep, ..Unit::default() }).await?;
+        Ok(answer)
+    }
+
+    async fn finish(self) -> Result<Option<Response>, ApiError> {
+        let Submitted { operation, end, reserved } = self;
+        let finished = match end.await {
+            WorkEnd::Completed { results, figures: Figures { compute, .. } } => {
+                operation.complete(results.words, compute).await
+            }
+            WorkEnd::Cancelled(_) => {
+                Err(ApiError::new(Code::Conflict, "the operation was cancelled; nothing was charged"))
+            }
+            WorkEnd::Failed(error) => Err(match error.into() {
+                RunError::Api(error) => error,
+                RunError::Gone => unknown_key(),
+            }),
+        };
+        drop(reserved);
+        let finished = match finished {
+            Err(error) if error.code != Code::Conflict => Err(operation.or_deleted(error).await),
+            finished => finished,
+        };
+        if let Err(error) = &finished {
+            operation.reservation.give_back().await;
+            if !operation.reply.waits {
+                operation.end_uncharged(error).await;
+            }
+        }
+        finished.map(|answer| operation.reply.waits.then_some(answer))
+    }
+
+    fn abandon(self) {
+        self.operation.compute.worker.cancel(&self.operation.op_id);
+    }
+}
+
 /// The state of an operation from its start to its end.
 struct OperationContext {
-    /// The reservation of the operation's price. Dropped before `_running`, so that a stopping node waits until the
+    /// The reservation of the operation's price. Dropped before `_unfinished`, so that a stopping node waits until the
     /// reservation is given back.
     reservation: Reservation,
     /// Keeps a stopping node waiting for this operation.
-    _running: Guard,
+    _unfinished: Guard,
+    _running: Running,
     compute: Arc<Compute>,
     caller: Caller,
     record: EncryptionKey,
@@ -245,52 +223,8 @@ struct PutResult {
 }
 
 impl OperationContext {
-    /// Waits for the operation's end, and stores its result or records its failure. Returns the answer if the client
-    /// waits.
-    async fn finish(self, end: Ending, reserved: Reserved) -> Result<Option<Response>, ApiError> {
-        let finished = match end.await {
-            WorkEnd::Completed { results, figures: Figures { compute, .. } } => {
-                self.complete(results.words, compute).await
-            }
-            WorkEnd::Cancelled(_) => {
-                Err(ApiError::new(Code::Conflict, "the operation was cancelled; nothing was charged"))
-            }
-            WorkEnd::Failed(error) => Err(match error.into() {
-                RunError::Api(error) => error,
-                RunError::Gone => unknown_key(),
-            }),
-        };
-        drop(reserved);
-        let finished = match finished {
-            Err(error) if error.code != Code::Conflict => Err(self.or_deleted(error).await),
-            finished => finished,
-        };
-        if let Err(error) = &finished {
-            self.reservation.give_back().await;
-            if !self.reply.waits {
-                self.end_uncharged(error).await;
-            }
-        }
-        self.compute.operations.end(&self.op_id);
-        finished.map(|answer| self.reply.waits.then_some(answer))
-    }
-
     async fn or_deleted(&self, error: ApiError) -> ApiError {
         or_deleted(&self.compute, &self.caller.account, &self.record.key_id, error).await
-    }
-
-    /// Cancels an operation that could not be recorded. Nothing is charged.
-    fn abandon(self) {
-        self.compute.worker.cancel(&self.op_id);
-        self.compute.operations.end(&self.op_id);
-    }
-
-    /// Records an operation that runs in the background, and stores the first answer to its request.
-    async fn put_on_record(&self) -> Result<Response, ApiError> {
-        let answer = self.answer("pending", None, &[])?;
-        let (answer, keep) = self.reply.claim.keep(([PREFERENCE_APPLIED], answer).into_response()).await?;
-        self.compute.store.submit(Unit { arithmetic: Some(self.as_new()), keep, ..Unit::default() }).await?;
-        Ok(answer)
     }
 
     /// Stores the result and charges the operation, both or neither.
