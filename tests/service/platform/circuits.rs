@@ -248,6 +248,20 @@ async fn c4_p24_a_cancelled_run_costs_nothing_and_leaves_nothing() {
     assert_eq!(again["cancelled"], false);
 }
 
+#[tokio::test]
+async fn c4_a_run_is_cancelled_by_way_of_the_node_that_computes_it() {
+    let Some((one, other)) = TestServer::pair(|_| ()).await else { return };
+    let account = Account::open(&one, Preset::Fast128).await;
+    let op_id = long_run(&account).await;
+    let delete = || Request::delete(format!("{OPERATIONS}/{op_id}")).key(&account.key);
+    let refused = other.send(delete()).await;
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    let error = refused.error(503, "SERVICE_UNAVAILABLE");
+    assert!(error["message"].as_str().unwrap().contains("another node"), "{error}");
+    assert_eq!(one.send(delete()).await.ok(200), json!({"op_id": op_id, "cancelled": true}));
+    assert_eq!(other.send(delete()).await.ok(200), json!({"op_id": op_id, "cancelled": false}));
+}
+
 /// Returns the account of the server's first key.
 async fn account_of(server: &TestServer) -> String {
     server.running().store().api_keys().await.unwrap()[0].account_id.clone()
