@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cudarc::driver::result;
 use cudarc::driver::{CudaContext, CudaStream, sys};
 
-use super::failed::failed;
+use super::failed::{failed, launch_failed};
 use super::waiting::{self, Health};
 use crate::error::{Error, Result};
 
@@ -354,7 +354,8 @@ impl Module {
                 )
             }
         };
-        launched.map_err(|error| failed(&format!("starting {entry}"), error))
+        let together = !matches!(configuration.together, Together::Alone);
+        launched.map_err(|error| launch_failed(entry, together, error))
     }
 }
 

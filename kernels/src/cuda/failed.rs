@@ -10,8 +10,8 @@ pub fn failed(doing: &str, DriverError(code): DriverError) -> Error {
     let message = format!("{doing}: {code:?}");
     match code {
         CUDA_ERROR_OUT_OF_MEMORY => Error::OutOfMemory(message),
-        // the launch has more groups that wait for each other than the card can run at the same time
-        CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE => Error::Unavailable(message),
+        // the launch has more groups that wait for each other than the card, or a part of the card, can run at once
+        CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE | CUDA_ERROR_INVALID_CLUSTER_SIZE => Error::Unavailable(message),
         // after these errors, no call of the process to this card succeeds
         CUDA_ERROR_NOT_INITIALIZED
         | CUDA_ERROR_DEINITIALIZED
@@ -38,6 +38,17 @@ pub fn failed(doing: &str, DriverError(code): DriverError) -> Error {
         | CUDA_ERROR_EXTERNAL_DEVICE
         | CUDA_ERROR_UNKNOWN => Error::Lost(message),
         _ => Error::Device(message),
+    }
+}
+
+/// Converts the error of a launch. `together`: groups of the launch wait for each other. A card without room for such
+/// groups, as a small part of a card (MIG) or a card that other processes use, may still run groups that wait for none.
+pub fn launch_failed(entry: &str, together: bool, error: DriverError) -> Error {
+    match failed(&format!("starting {entry}"), error) {
+        Error::Device(message) if together && error.0 == sys::CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES => {
+            Error::Unavailable(message)
+        }
+        other => other,
     }
 }
 
@@ -69,6 +80,22 @@ pub fn why(doing: &str, DriverError(code): DriverError) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_card_that_refuses_groups_that_wait_for_each_other_is_asked_for_others() {
+        use sys::CUresult::*;
+        let launch = |together, code| launch_failed("entry", together, DriverError(code));
+        for code in [
+            CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
+            CUDA_ERROR_INVALID_CLUSTER_SIZE,
+            CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
+        ] {
+            assert!(matches!(launch(true, code), Error::Unavailable(_)), "{code:?}");
+        }
+        assert!(matches!(launch(false, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES), Error::Device(_)));
+        assert!(matches!(launch(true, CUDA_ERROR_INVALID_VALUE), Error::Device(_)));
+        assert!(matches!(launch(true, CUDA_ERROR_LAUNCH_FAILED), Error::Lost(_)));
+    }
 
     #[test]
     fn a_card_that_cannot_be_opened_was_not_lost() {

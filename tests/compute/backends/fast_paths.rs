@@ -58,20 +58,24 @@ pub fn cases() -> impl Iterator<Item = Case> {
         on: |device| device.name == "cuda-host",
         ..Case::small("fast_paths/shapes of three kinds of cards", |_| COMPILED.into_iter().for_each(compiled))
     };
-    let refused = Case {
+    let launches = Case {
         on: |device| device.name == "cuda-host-sm80",
-        ..Case::fast_path("fast_paths/groups that may not wait for each other", |_| refused())
+        ..Case::fast_path("fast_paths/groups that may not wait for each other", |_| refused((8, 0)))
     };
-    bootstraps().chain([shapes, refused])
+    let clusters = Case {
+        on: |device| device.name == "cuda-host-sm90",
+        ..Case::fast_path("fast_paths/clusters that the card refuses", |_| refused((9, 0)))
+    };
+    bootstraps().chain([shapes, launches, clusters])
 }
 
-/// Checks a card that other processes use too, and that therefore refuses launches in which all groups wait for each
-/// other. The backend must then compute the rows on another path at once.
-fn refused() {
+/// Checks a card that refuses launches whose groups wait for each other, because other processes use the card too, or
+/// because the card is a small part of one. The backend must then compute the rows on another path at once.
+fn refused(capability: (u32, u32)) {
     let key = key(SHAPES[3].params(), Bodies::Random, 11);
     let inputs = torus_rows(1, key.params.lwe_dimension + 1, 12);
     let expected = naive::bootstrap(&key, &inputs);
-    let host = emulated((8, 0), 8).expect("trials run only on machines with the backend").with_groups_together(0);
+    let host = emulated(capability, 8).expect("trials run only on machines with the backend").with_groups_together(0);
     let backend = GpuBackend::new(host);
     let loaded = backend.load_key(&key).expect("a small key fits");
     for _ in 0..2 {

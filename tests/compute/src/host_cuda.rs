@@ -50,7 +50,7 @@ pub struct HostCuda {
     /// Seed of the random order of threads.
     seed: u32,
     alter: Option<Alter>,
-    /// The largest number of groups of one launch that may wait for each other, on a card without clusters.
+    /// The largest number of groups that may wait for each other: of one launch, or of a cluster on cards with clusters.
     together_max: u32,
     /// Address of the next buffer.
     address: AtomicU64,
@@ -182,8 +182,8 @@ impl HostCuda {
         self
     }
 
-    /// Returns the card with a bound on the number of groups of one launch that wait for each other without clusters.
-    /// Cards that other processes use at the same time have such a bound.
+    /// Returns the card with a bound on the number of groups that wait for each other: of one launch, or of a cluster on
+    /// cards with clusters. Cards that other processes use at the same time and small parts of cards have such a bound.
     pub fn with_groups_together(mut self, most: u32) -> HostCuda {
         self.together_max = most;
         self
@@ -387,8 +387,9 @@ impl HostCuda {
         let at = at.unwrap_or_else(|| panic!("{} has no entry {entry}", program.stem));
         let all: u32 = groups.iter().product();
         let clusters = self.card.compute_capability >= Some((9, 0));
-        if cluster > 1 && !clusters && all > self.together_max {
-            return Err(Error::Unavailable(format!("{entry}: {all} groups cannot run at once")));
+        let together = if clusters { cluster } else { all };
+        if cluster > 1 && together > self.together_max {
+            return Err(Error::Unavailable(format!("{entry}: {together} groups cannot run at once")));
         }
         assert!(shared_bytes <= self.card.shared_bytes_max, "{entry}: {shared_bytes} bytes");
         let mut ranges: Vec<Bound> = Vec::new();
