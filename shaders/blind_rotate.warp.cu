@@ -11,8 +11,8 @@
 // One transpose through shared memory converts one layout to the other. The key is stored in the near layout.
 //
 // Ranges: Q < 2^30. Digits and sums enter a transform in [0, 2Q); a butterfly's words stay in [0, 4Q).
-// From the prelude also: GATES, TILES (steps whose key is in shared memory: 1 or 2), GROUPS (of a multiprocessor). Needs `modular`, `distance`,
-// `blind_rotate.async` and `blind_rotate.registers`.
+// From the prelude also: GATES, TILES (steps whose key is in shared memory: 1 or 2), GROUPS (of a multiprocessor).
+// Needs `modular`, `distance`, `blind_rotate.async` and `blind_rotate.registers`.
 
 constexpr unsigned W = N / 32;
 constexpr unsigned COMPONENTS = K + 1;
