@@ -30,31 +30,16 @@ __device__ inline void copy_async_commit() { asm volatile("cp.async.commit_group
 
 // A barrier for groups that all run at the same time. Each group adds 1 to `arrived`, which starts at zero. `expected`
 // is the number of groups times the number of barriers until now, including this one. Afterwards each group can read
-// what the others wrote, with load_shown. One thread of a group orders the group's words and polls, because a poll of
-// every thread costs a third more time for 64 rows (H200).
+// what the others wrote, with load_shown.
 __device__ inline void groups_sync(unsigned* arrived, unsigned expected) {
     __syncthreads();
-    asm volatile(
-        "{\n"
-        ".reg .pred one;\n"
-        "setp.eq.u32 one, %1, 0;\n"
-        "@one red.release.gpu.global.add.u32 [%0], 1;\n"
-        "}" ::"l"(arrived),
-        "r"(threadIdx.x)
-        : "memory");
+    // the barrier above orders the words of the group before this addition, so one thread releases them all
+    if (threadIdx.x == 0) asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(arrived) : "memory");
     unsigned seen;
-    // all threads continue together, so that the threads of a warp have not diverged afterwards
+    // All threads poll and continue together, so that the threads of a warp have not diverged afterwards. If one thread
+    // polled, the compiler would call subroutines for later shuffles on cards before 9.0.
     do {
-        seen = expected;
-        asm volatile(
-            "{\n"
-            ".reg .pred one;\n"
-            "setp.eq.u32 one, %2, 0;\n"
-            "@one ld.acquire.gpu.global.u32 %0, [%1];\n"
-            "}"
-            : "+r"(seen)
-            : "l"(arrived), "r"(threadIdx.x)
-            : "memory");
+        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(arrived) : "memory");
     } while (__syncthreads_or(seen < expected));
 }
 
