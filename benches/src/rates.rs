@@ -77,7 +77,7 @@ pub struct Barrier {
     pub alone_ns: f64,
     /// Nanoseconds of a round that also reads 12 KB from the partners.
     pub read_ns: f64,
-    /// Number of words that were not those that the partner wrote in this round, in all measured launches.
+    /// Number of words that differed from the words that the partner had written, over all launches.
     pub wrong: u64,
 }
 
@@ -272,7 +272,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// The step of a ring with these dimensions; `None` if nobody counted its instructions.
+    /// Returns the step of a ring with these dimensions. `None`: the instructions of this step are not counted.
     pub fn of(polynomial_size: usize, glwe_dimension: usize, levels: usize) -> Option<Step> {
         let counts = match (polynomial_size, glwe_dimension, levels) {
             (1024, 1, 2) => [1447.0, 576.0, 129.0, 4905.0],

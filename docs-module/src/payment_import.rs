@@ -131,7 +131,7 @@ pub struct Payment {
     pub original_date: Option<String>,
     /// The recipient's name; empty when the object contains none.
     pub recipient: String,
-    /// Who gave the recipient's name.
+    /// The giver of the recipient's name.
     pub named_by: NamedBy,
     /// The buyer's e-mail address.
     pub email: Option<String>,
@@ -154,7 +154,7 @@ impl Payment {
     }
 }
 
-/// What a provider's object announces.
+/// The sale or return that a provider's object announces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Announced {
     /// A sale that was paid.

@@ -83,7 +83,7 @@ pub enum AboutKind {
         paid_at: Option<i64>,
         /// Whether the object names a payment, or is one.
         is_payment: bool,
-        /// What the object says was given back already. `None`: nothing.
+        /// The return that the object reports together with the sale. `None`: the object reports no return.
         given_back: Option<Box<About>>,
     },
     /// A return.

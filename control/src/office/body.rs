@@ -69,7 +69,7 @@ impl Body {
         });
         worked.await?.map_err(|error| match error.into() {
             Refused::Faults(faults) => refusal(faults),
-            // the flag is set after the request got its answer or has gone, so this answer reaches nobody
+            // the request was answered or dropped before the flag was set, so nobody receives this answer
             Refused::Stopped => ApiError::internal("work was stopped before its deadline"),
         })
     }

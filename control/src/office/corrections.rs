@@ -1,5 +1,5 @@
-//! What may correct a stored document (consumption tax act, article 57-4, paragraphs 3 and 4): a corrected invoice or a
-//! credit note of the same issuer, or a new copy. Credit notes never return more than was sold.
+//! The documents that may correct a stored document (consumption tax act, article 57-4, paragraphs 3 and 4): a corrected
+//! invoice or a credit note of the same issuer, or a new copy. Credit notes never return more than was sold.
 
 use docs_module::document::{Document, Kind};
 use docs_module::reconcile::{NameKind, key};
@@ -10,7 +10,7 @@ use super::Office;
 use super::body::refusal;
 use crate::web::error::ApiError;
 
-/// What a correction of a document must have.
+/// The conditions that a correction of a document must meet.
 pub(super) struct Rules {
     kinds: Vec<Kind>,
     /// The original's registration number; `None`: unknown.

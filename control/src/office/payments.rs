@@ -93,7 +93,7 @@ struct Made {
     email: Option<String>,
     original_id: String,
     warnings: Vec<String>,
-    /// What the document of a sale says, for returns.
+    /// The facts of the sale's document that a return needs.
     sale: Vec<u8>,
 }
 

@@ -218,7 +218,7 @@ fn too_large(ceiling: usize) -> ApiError {
 pub trait JsonBody: DeserializeOwned + Send + 'static {
     /// Longest body, in bytes.
     const BYTES_MAX: usize;
-    /// Whether the handler checks every text of the body, so that it answers U+0000 with an error of its own.
+    /// True: the handler checks every text of the body, and reports U+0000 itself.
     const CHECKS_TEXTS: bool = false;
 }
 

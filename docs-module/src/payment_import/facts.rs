@@ -1,4 +1,4 @@
-//! What all objects that report a payment have in common.
+//! The common parts of all objects that report a payment.
 
 use std::collections::BTreeSet;
 

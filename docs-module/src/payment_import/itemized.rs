@@ -219,7 +219,7 @@ fn complete_cut(
     Ok(())
 }
 
-/// What the sums of an object have more than its lines, by rate, without zeros.
+/// The difference between the sums of an object and its lines, by rate, without zeros.
 fn rest(found: &Itemized, object: &Node<'_>, sums: &BTreeMap<Rate, i64>) -> Result<Vec<(Rate, i64)>, Problem> {
     let mut rest = Vec::new();
     for rate in Rate::ALL {

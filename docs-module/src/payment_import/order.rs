@@ -1,4 +1,4 @@
-//! What drafts of sales and of returns have in common.
+//! The common parts of drafts of sales and of returns.
 
 use time::Date;
 

@@ -16,7 +16,7 @@ pub(super) fn wished(node: &Node<'_>) -> Result<Option<Rate>, Problem> {
     if wish.is_missing() { Ok(None) } else { parse(&wish).map(Some) }
 }
 
-/// What the sources of a line's rate say.
+/// The rates that a line's sources name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told {
     /// The rate.

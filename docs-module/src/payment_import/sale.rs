@@ -1,4 +1,4 @@
-//! What a document of a sale says, kept so that a later return of the sale can be documented.
+//! The facts of a sale's document, kept so that a later return of the sale can be documented.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::registration::RegistrationNumber;
 use crate::rounding::Rounding;
 use crate::tax::consumption::Rate;
 
-/// What a document of a sale says.
+/// The facts of a sale's document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sale {
     /// Number of the document; empty when the sale has no document.
@@ -33,7 +33,7 @@ pub struct Sale {
 }
 
 impl Sale {
-    /// What the document of a payment says. The prices of such documents include the tax.
+    /// The facts of a payment's document. The prices of such documents include the tax.
     pub fn of(document: &Document, payment: &Payment) -> Sale {
         let draft = &document.draft;
         let day = payment.date.unwrap_or(draft.issue_date);
@@ -50,7 +50,7 @@ impl Sale {
         }
     }
 
-    /// What a payment without a document says.
+    /// The facts of a payment without a document.
     pub(super) fn of_payment(payment: &Payment) -> Sale {
         Sale {
             number: String::new(),

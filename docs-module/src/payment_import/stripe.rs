@@ -29,7 +29,7 @@ pub(super) fn sale(object: &Node<'_>, default_rate: Rate) -> Result<Payment, Pro
     facts::payment(object, facts)
 }
 
-/// What a charge says was given back, in yen. What a partial capture releases is counted in `amount_refunded` too, and
+/// The refunded amount of a charge, in yen. The amount that a partial capture releases is in `amount_refunded` too, and
 /// was never paid.
 pub(super) fn refunded(charge: &Node<'_>) -> Result<i64, Problem> {
     let told = charge.member("amount_refunded");

@@ -11,7 +11,7 @@ const RECIPIENT_NAMES: [&str; 3] = ["recipient", "invoice_recipient", "宛名"];
 /// A field whose label contains this word holds the recipient's name.
 const RECIPIENT_LABEL: &str = "宛名";
 
-/// Who gave the recipient's name. A later one is more binding.
+/// The giver of the recipient's name. A later one is more binding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NamedBy {
     /// Nobody: the name is empty.

@@ -18,7 +18,7 @@ enum Level<'a> {
     List { index: usize },
 }
 
-/// What a scan has read.
+/// The state of a scan.
 struct Scan<'a> {
     /// From the outermost object or list to the innermost one.
     levels: Vec<Level<'a>>,

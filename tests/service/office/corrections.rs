@@ -1,4 +1,4 @@
-//! What may correct a stored document (consumption tax act, article 57-4).
+//! The documents that may correct a stored document (consumption tax act, article 57-4).
 
 use serde_json::{Value, json};
 use tests_service::http::{Request, Response};

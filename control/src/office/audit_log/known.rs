@@ -1,4 +1,4 @@
-//! What a node remembers of the log: how far the lines were checked, and where they are.
+//! The part of the log that a node has checked: its end, and the places of its lines.
 //!
 //! A line is checked once. After that, a line is checked again when a page shows it or its neighbours, and one block
 //! after the other in turn, so that a later change is found too. All lines are checked again when the file was
@@ -29,7 +29,7 @@ const AGAIN_AFTER_OTHERS: usize = 16;
 /// Bits of the filter of a block.
 const FILTER_BITS: usize = 2_048;
 
-/// What tells whether a file is the same as before: its identity, its length, and the time of its last change. Programs
+/// Shows whether a file is the same as before: its identity, its length, and the time of its last change. Programs
 /// cannot set this time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
@@ -54,7 +54,7 @@ impl Stamp {
     }
 }
 
-/// Who wrote to the file, as far as this process knows.
+/// The writers of the file, as far as this process knows.
 #[derive(Debug, Default)]
 pub(super) struct Writes {
     /// The file after the last look or write of this process.

@@ -1,4 +1,4 @@
-//! What a node learns about its database from the calls that it makes: whether writes fail, and when a connection was
+//! The condition of the database, as the node's own calls show it: whether writes fail, and when a connection was
 //! last found cut.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

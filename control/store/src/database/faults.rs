@@ -1,4 +1,4 @@
-//! What an error of a driver says: about a value, about a connection, or about the database.
+//! The kinds of a driver's errors: about a value, about a connection, or about the database.
 
 use std::io::ErrorKind;
 

@@ -38,7 +38,7 @@ impl DocumentState {
     }
 }
 
-/// What an object of a sale or of a return means for the document.
+/// The consequence of an object of a sale or of a return for the document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The object makes a document.
@@ -66,7 +66,7 @@ pub struct Announcement {
     pub sealed_event: Vec<u8>,
     /// The object's id. May be empty.
     pub payment_id: String,
-    /// What the object means for the document.
+    /// The object's consequence for the document.
     pub verdict: Verdict,
     /// Whether no fuller object can come.
     pub is_final: bool,

@@ -61,7 +61,7 @@ pub struct StoredDocument {
     pub pdf_sha256: String,
     /// The delivery status.
     pub delivery_status: DeliveryState,
-    /// What the shop should know about the document: a JSON array of texts.
+    /// Warnings to the shop about the document: a JSON array of texts.
     pub warnings: String,
     /// When the document was made, in microseconds since 1970.
     pub created_at: i64,

@@ -3,7 +3,7 @@
 use crate::database::{Tx, from_row, values};
 use crate::{Result, Store};
 
-/// Who issued a stored document.
+/// The issuer of a stored document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentIssuer {
     /// The document's id.

@@ -20,7 +20,7 @@ pub struct NewReturn {
     pub invoice_id: String,
     /// Ids of refunds that a sum contains, if the object lists them. Empty for a refund or a credit note.
     pub covers: Vec<String>,
-    /// What was given back, in yen. Positive, or 0 if the object cannot be read.
+    /// The returned amount, in yen. Positive, or 0 if the object cannot be read.
     pub amount_yen: i64,
     /// Whether the amount is the sum of all returns of the sale so far.
     pub is_cumulative: bool,

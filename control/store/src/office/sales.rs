@@ -6,7 +6,7 @@ use super::joining::{Joined, SaleRow, join};
 use crate::database::{Sql, Tx, from_row, locking, values};
 use crate::{Result, Store};
 
-/// What became of an event.
+/// The outcome of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// The caller makes the document now.
@@ -44,7 +44,7 @@ pub struct DueDocument {
     pub revision: i64,
     /// The document of the sale that is returned. Empty: this is a sale.
     pub sale_id: String,
-    /// What is returned, in yen, or the amount of the sale.
+    /// The returned amount, in yen, or the amount of the sale.
     pub yen: i64,
     /// When the first event came, in microseconds since 1970.
     pub received_at: i64,
@@ -68,7 +68,7 @@ from_row!(DueDocument {
 pub struct RecordedSale {
     /// The state.
     pub state: DocumentState,
-    /// What the document says, encrypted. `None`: there is no document, or a release before this one made it.
+    /// The facts of the document, encrypted. `None`: there is no document, or a release before this one made it.
     pub sealed_sale: Option<Vec<u8>>,
     /// The object that is recorded, encrypted. Of an announced sale, the charge of which a sum was given back. May be empty.
     pub sealed_event: Option<Vec<u8>>,

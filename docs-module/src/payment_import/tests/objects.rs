@@ -1,4 +1,4 @@
-//! What objects of a sale say: links, amounts, lines, rates, the buyer.
+//! The facts in objects of a sale: links, amounts, lines, rates, the buyer.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What holds for every JSON value.
+//! Properties that hold for every JSON value.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

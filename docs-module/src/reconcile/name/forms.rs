@@ -160,12 +160,12 @@ impl Words {
     }
 }
 
-/// What replaces kanji in brackets, or empty brackets.
+/// The replacements of kanji in brackets, and of empty brackets.
 pub(super) fn short(inner: &str) -> Option<&'static str> {
     (inner.is_empty() || SHORT.contains(&inner)).then_some("")
 }
 
-/// What replaces an abbreviation of banks in brackets.
+/// The replacement of an abbreviation of banks in brackets.
 pub(super) fn of_banks(inner: &str) -> Option<&'static str> {
     let is_form = inner.is_empty() || OFFICES.contains(&inner) || LEGAL.iter().any(|(_, _, short)| *short == inner);
     let business = || BUSINESSES.iter().find(|(_, _, short)| *short == inner).map(|(_, _, short)| *short);
