@@ -1,7 +1,6 @@
 //! The throughput of single instructions on a card, in operations a clock. This throughput limits the speed of gates.
 //! Vendors do not publish it for multiplications that give high or wide words.
 
-use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use kernels::Result;
@@ -34,14 +33,14 @@ pub struct Rounds {
     /// How many times a launch reads all `l2_words`.
     pub l2: u32,
     /// Rounds of the kernels that measure barriers.
-    pub cluster: u32,
+    pub barriers: u32,
     /// Number of words that are read from the L2 cache.
     pub l2_words: u32,
 }
 
 impl Rounds {
     /// The rounds for a real card.
-    pub const CARD: Rounds = Rounds { instructions: 4096, l2: 20, cluster: 10_000, l2_words: L2_WORDS };
+    pub const CARD: Rounds = Rounds { instructions: 4096, l2: 20, barriers: 10_000, l2_words: L2_WORDS };
 }
 
 /// The measured rates of one card.
@@ -62,7 +61,7 @@ pub struct Rates {
     pub load_shared: f64,
     /// Bytes a second from the L2 cache.
     pub l2_bytes: f64,
-    /// The barriers of groups that exchange words; empty for cards without clusters.
+    /// The barriers of groups that exchange words. Cards without clusters have [`Form::Groups`] only.
     pub barriers: Vec<Barrier>,
 }
 
@@ -110,12 +109,12 @@ impl Form {
 pub fn sources(capability: (u32, u32)) -> Vec<Source> {
     let helpers = include_str!("../../shaders/blind_rotate.async.cu");
     let rates = [helpers, include_str!("rates/rates.cu")].concat();
-    let clusters = [&rates, include_str!("rates/clusters.cu")].concat();
-    let mut sources = vec![Source { stem: "rates", text: rates }];
-    if capability >= CLUSTERS_FROM {
-        sources.push(Source { stem: "rates.cluster", text: clusters });
-    }
-    sources
+    let groups = [&rates, include_str!("rates/groups.cu")].concat();
+    let barriers = match capability >= CLUSTERS_FROM {
+        true => [&groups, include_str!("rates/clusters.cu")].concat(),
+        false => groups,
+    };
+    vec![Source { stem: "rates", text: rates }, Source { stem: "rates.barriers", text: barriers }]
 }
 
 /// Measures a card whose multiprocessors run at `clock_khz`. The measurement of each figure takes at least `time`.
@@ -140,7 +139,7 @@ pub fn measure<G: Gpu>(gpu: &G, clock_khz: u32, rounds: Rounds, time: Duration) 
             bind: vec![Bind::write(View::all(&out))],
             args: vec![rounds.instructions, 3, 5],
         };
-        let seconds = seconds_each(time, || gpu.launch(&launch).and_then(|()| ended(gpu, &out)))?;
+        let seconds = seconds_each(time, 1, || gpu.launch(&launch).and_then(|()| ended(gpu, &out)))?;
         let operations = f64::from(groups * THREADS) * f64::from(rounds.instructions) * f64::from(OPERATIONS);
         Ok(operations / (seconds * clocks))
     };
@@ -152,10 +151,7 @@ pub fn measure<G: Gpu>(gpu: &G, clock_khz: u32, rounds: Rounds, time: Duration) 
         double: rate("rate_double")?,
         load_shared: rate("rate_load_shared")?,
         l2_bytes: l2(gpu, &module, (groups, &out), rounds, time)?,
-        barriers: match sources.get(1) {
-            Some(source) => barriers(gpu, source, rounds, time)?,
-            None => Vec::new(),
-        },
+        barriers: barriers(gpu, &sources[1], rounds, time)?,
     })
 }
 
@@ -177,14 +173,15 @@ fn l2<G: Gpu>(
         bind: vec![Bind::read(View::all(&words)), Bind::write(View::all(out))],
         args: vec![rounds.l2, rounds.l2_words],
     };
-    let seconds = seconds_each(time, || gpu.launch(&launch).and_then(|()| ended(gpu, out)))?;
+    let seconds = seconds_each(time, 1, || gpu.launch(&launch).and_then(|()| ended(gpu, out)))?;
     Ok(4.0 * f64::from(rounds.l2_words) * f64::from(rounds.l2) / seconds)
 }
 
 fn barriers<G: Gpu>(gpu: &G, source: &Source, rounds: Rounds, time: Duration) -> Result<Vec<Barrier>> {
     let module = &gpu.compile(source)?;
+    let has_clusters = gpu.card().compute_capability >= Some(CLUSTERS_FROM);
     let mut barriers = Vec::new();
-    for form in Form::ALL {
+    for form in Form::ALL.into_iter().filter(|&form| has_clusters || form == Form::Groups) {
         // groups that wait through global memory must all run at the same time
         let rows = ROWS.into_iter().filter(|&rows| form != Form::Groups || rows <= gpu.card().multiprocessors);
         for rows in rows {
@@ -213,7 +210,7 @@ fn barrier<G: Gpu>(
     let shown = gpu.alloc((rows * 2 * ROW_GROUPS * SHOWN_WORDS) as usize)?;
     let arrived = gpu.alloc(rows as usize)?;
     let mut bind = vec![Bind::write(View::all(&out))];
-    let mut args = vec![rounds.cluster, partners];
+    let mut args = vec![rounds.barriers, partners];
     match form {
         Form::Groups => bind.extend([Bind::write(View::all(&shown)), Bind::write(View::all(&arrived))]),
         _ => args.push(u32::from(form == Form::ClusterAll)),
@@ -228,23 +225,27 @@ fn barrier<G: Gpu>(
         bind,
         args,
     };
-    let wrong = Cell::new(0);
-    let seconds = seconds_each(time, || {
+    let mut wrong = 0;
+    let seconds = seconds_each(time, 1, || {
         gpu.write(&arrived, 0, &vec![0; rows as usize])?;
         gpu.launch(&launch)?;
         let words = gpu.finish(gpu.read(&out, std::slice::from_ref(&(0..threads)))?)?;
-        wrong.set(wrong.get() + words.into_iter().map(u64::from).sum::<u64>());
+        wrong += words.into_iter().map(u64::from).sum::<u64>();
         Ok(())
     })?;
-    Ok((1e9 * seconds / f64::from(rounds.cluster), wrong.get()))
+    Ok((1e9 * seconds / f64::from(rounds.barriers), wrong))
 }
 
-/// Seconds of `work`, averaged over at least `time` after one run that is not measured.
-fn seconds_each(time: Duration, work: impl Fn() -> Result<()>) -> Result<f64> {
+/// Repeats `work` for at least `time` and at least `repeats_min` times, after one unmeasured run. Returns the seconds of
+/// one run.
+///
+/// # Errors
+/// The error of `work`.
+pub fn seconds_each(time: Duration, repeats_min: u32, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
     work()?;
     let start = Instant::now();
     let mut repeats = 0;
-    while repeats < 1 || start.elapsed() < time {
+    while repeats < repeats_min || start.elapsed() < time {
         work()?;
         repeats += 1;
     }

@@ -3,9 +3,9 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use benches::rates::{Rates, Step};
+use benches::rates::{Rates, Step, seconds_each};
 use client::{Preset, SecretKey};
 use kernels::cpu::Isa;
 use kernels::cpu::ntt::{NttTables, forward_all};
@@ -25,17 +25,8 @@ const PROCESSOR_ROWS: usize = 64;
 /// numbers are so large that the wait for the last launch does not affect the figure.
 const LAUNCHES: [usize; 3] = [256, 2, 64];
 
-/// Repeats `work` for at least `time`, at least three times, after one unmeasured run. Returns the seconds of one run.
-fn seconds_each(time: Duration, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
-    work()?;
-    let start = Instant::now();
-    let mut repeats = 0;
-    while repeats < 3 || start.elapsed() < time {
-        work()?;
-        repeats += 1;
-    }
-    Ok(start.elapsed().as_secs_f64() / f64::from(repeats))
-}
+/// Least number of measured runs.
+const REPEATS_MIN: u32 = 3;
 
 /// NAND gates whose operands come from the host and whose results return to it.
 pub struct NandGates<'a, B: Gates> {
@@ -80,7 +71,7 @@ impl<'a, B: Gates> NandGates<'a, B> {
         let mut batches: Vec<KeyedGates<'_, B::Key, B::Arena>> = keys.iter().zip(&mut arenas).map(batch).collect();
         let mut rate = |at_once: usize| -> Result<f64> {
             let mut results = Vec::new();
-            let seconds = seconds_each(time, || {
+            let seconds = seconds_each(time, REPEATS_MIN, || {
                 results.clear();
                 for batches in batches.chunks_mut(at_once) {
                     let pending = self.backend.evaluate_together(batches)?;
@@ -104,7 +95,7 @@ impl<'a, B: Gates> NandGates<'a, B> {
         let mut arena = self.backend.arena(self.params.lwe_dimension + 1, 3 * batch)?;
         let mut under_way = VecDeque::new();
         let mut results = Vec::new();
-        let seconds = seconds_each(time, || {
+        let seconds = seconds_each(time, REPEATS_MIN, || {
             if under_way.len() == in_flight_max {
                 results = self.backend.finish(under_way.pop_front().expect("one is under way"))?;
             }
@@ -200,7 +191,7 @@ fn per_second<G: Gpu>(
     time: Duration,
     launches: &[LaunchOf<'_, G>],
 ) -> Result<f64> {
-    let seconds = seconds_each(time, || {
+    let seconds = seconds_each(time, REPEATS_MIN, || {
         for _ in 0..turns {
             gpu.launch_all(launches)?;
         }
@@ -229,7 +220,7 @@ pub fn processor<B: kernels::tfhe::Stems>(
     let tables = NttTables::new(Isa::detect(), ring(p.polynomial_size));
     let mut row = vec![1; p.polynomial_size];
     let transforms = 1.0
-        / seconds_each(time, || {
+        / seconds_each(time, REPEATS_MIN, || {
             forward_all(&tables, &mut row);
             Ok(())
         })?;
@@ -238,12 +229,12 @@ pub fn processor<B: kernels::tfhe::Stems>(
     let rows = backend.info().rows_max.min(PROCESSOR_ROWS);
     let inputs: Vec<u32> = (0..rows).flat_map(|i| secret.encrypt(i % 2 == 0).into_words()).collect();
     let mut samples = Vec::new();
-    let seconds = seconds_each(time, || {
+    let seconds = seconds_each(time, REPEATS_MIN, || {
         samples = backend.bootstrap(&loaded, &inputs)?;
         Ok(())
     })?;
     figures.add("external products", (rows * p.lwe_dimension) as f64 / seconds, "products/s");
-    let seconds = seconds_each(time, || backend.key_switch(&loaded, &samples).map(drop))?;
+    let seconds = seconds_each(time, REPEATS_MIN, || backend.key_switch(&loaded, &samples).map(drop))?;
     figures.add("key switches", rows as f64 / seconds, "key switches/s");
     Ok(())
 }

@@ -271,5 +271,6 @@ pub async fn cancel(
     caller: Caller,
     path: PathParts,
 ) -> Result<Answer<CancelledOperation>, ApiError> {
-    Ok(Answer(record::cancel::<ArithmeticOperationRecord>(&compute, &caller, path.get("op")).await?))
+    let found = record::find::<ArithmeticOperationRecord>(&compute, &caller, path.get("op")).await?;
+    Ok(Answer(record::cancel(&compute, &caller, found).await?))
 }

@@ -84,24 +84,23 @@ pub fn status(compute: &Compute, op_id: &OperationId, record: &impl Record) -> (
     }
 }
 
-/// Cancels an operation and waits for its end (readings C4, P24).
+/// Cancels an operation that [`find`] found, and waits for its end (readings C4, P24).
 pub async fn cancel<R: Record>(
     compute: &Compute,
     caller: &Caller,
-    op_id: &str,
+    (op_id, record): (OperationId, R),
 ) -> Result<CancelledOperation, ApiError> {
-    let (id, record) = find::<R>(compute, caller, op_id).await?;
     if record.recorded_status().has_ended() {
-        return Ok(CancelledOperation { op_id: id, cancelled: false });
+        return Ok(CancelledOperation { op_id, cancelled: false });
     }
-    let ran_here = compute.operations.ended(&id, || compute.worker.cancel(&id)).await;
-    let (_, record) = find::<R>(compute, caller, op_id).await?;
+    let ran_here = compute.operations.ended(&op_id, || compute.worker.cancel(&op_id)).await;
+    let (_, record) = find::<R>(compute, caller, op_id.as_str()).await?;
     if !ran_here && !record.recorded_status().has_ended() && record.is_elsewhere(compute, caller) {
         let message = "the operation runs on another node: send the request again, through a balancer that keeps a client \
              on its node";
         return Err(ApiError::unavailable("other_node", message).retry_after(Duration::from_secs(1)));
     }
-    Ok(CancelledOperation { op_id: id, cancelled: record.recorded_status() == OperationStatus::Cancelled })
+    Ok(CancelledOperation { op_id, cancelled: record.recorded_status() == OperationStatus::Cancelled })
 }
 
 /// Records the unfinished operations of an earlier process of this node as failed, because they do not run any more.

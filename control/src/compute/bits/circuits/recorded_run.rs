@@ -70,9 +70,11 @@ impl RecordedRun {
 
 /// Cancels a run and waits for its end. If the run has ended already, drops its results (readings C4, P24).
 pub async fn cancel(compute: &Compute, caller: &Caller, op_id: &str) -> Result<CancelledOperation, ApiError> {
-    let found = RecordedRun::find(compute, caller, op_id).await?;
-    if let Some(session) = found.session.filter(|_| found.record.status.has_ended()) {
-        session.bench.forget_run(&found.op_id);
+    let RecordedRun { op_id, record, session, run } = RecordedRun::find(compute, caller, op_id).await?;
+    if let Some(session) = session.as_ref().filter(|_| record.status.has_ended()) {
+        session.bench.forget_run(&op_id);
     }
-    record::cancel::<CircuitOperationRecord>(compute, caller, op_id).await
+    // release the session before the wait, so that the session can end meanwhile
+    drop((session, run));
+    record::cancel(compute, caller, (op_id, record)).await
 }

@@ -105,6 +105,26 @@ mod tests {
     }
 
     #[test]
+    fn two_groups_of_a_multiprocessor_take_the_time_of_their_rows() {
+        let h100 =
+            Ways { gates: gates_up_to(4), groups: 2, cluster_rows_max: cluster_rows_max(132, 6), multiprocessors: 132 };
+        let expected = [
+            (132, Way::Cluster),
+            (133, Way::Warp(2)),
+            (264, Way::Warp(2)),
+            (265, Way::Warp(4)),
+            (528, Way::Warp(4)),
+            // one round of two groups of four rows; groups of two rows would need two rounds
+            (1056, Way::Warp(4)),
+            (2112, Way::Warp(4)),
+            (16384, Way::Warp(4)),
+        ];
+        for (rows, way) in expected {
+            assert_eq!(h100.of(&[rows]), way, "{rows} rows");
+        }
+    }
+
+    #[test]
     fn batches_that_go_together_count_the_groups_of_all_of_them() {
         let h100 =
             Ways { gates: gates_up_to(8), groups: 1, cluster_rows_max: cluster_rows_max(132, 4), multiprocessors: 132 };
