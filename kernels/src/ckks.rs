@@ -22,6 +22,7 @@ pub mod room;
 pub mod rotation;
 pub mod sources;
 mod stages;
+pub mod weights;
 
 pub use backend::{Arithmetic, KeyedSteps, NoPart, PartShape, PlannedSteps, SeededRow};
 pub use chain::{Chain, Level};

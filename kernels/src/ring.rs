@@ -78,8 +78,18 @@ impl Ring {
     /// The method is negacyclic Cooley-Tukey with the twist folded into the roots (Longa, Naehrig, eprint 2016/504,
     /// Alg. 1).
     pub fn forward(&self, row: &mut [u32]) {
-        let (n, m) = (self.polynomial_size(), self.modulus);
-        assert_eq!(row.len(), n);
+        assert_eq!(row.len(), self.polynomial_size());
+        self.forward_spaced(row);
+    }
+
+    /// Like [`Ring::forward`], but for a polynomial in `X^gap`: `row` has its `N / gap` coefficients. The results are
+    /// the values that [`Ring::forward`] finds for the whole polynomial, where each value comes `gap` times.
+    ///
+    /// # Panics
+    /// When the number of coefficients is no power of two, or above `N`.
+    pub fn forward_spaced(&self, row: &mut [u32]) {
+        let (n, m) = (row.len(), self.modulus);
+        assert!(n.is_power_of_two() && n <= self.polynomial_size(), "coefficients of a polynomial in a power of X");
         let (mut groups, mut half) = (1, n / 2);
         while half >= 1 {
             for group in 0..groups {

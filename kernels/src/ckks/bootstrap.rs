@@ -20,7 +20,7 @@ use super::params::{Params, PartKind};
 use super::plaintexts::Plaintexts;
 use super::plan::{PlanBuilder, Value};
 use super::rotation;
-use super::stages::{FACTORS, LEVELS, STAGE_BITS};
+use super::stages::{FACTORS, LEVELS, Stages};
 use factors::Diagonals;
 
 /// Bound on the overflow `I` of step (2).
@@ -101,7 +101,7 @@ pub fn refresh(builder: &mut PlanBuilder, plaintexts: &Plaintexts, value: Value)
     // At scale q0, a coefficient x stands for the number x / q0, which is about I. Then the ciphertext is multiplied by
     // a power of two, because the next stage needs a larger scale.
     builder.read_at(raised, q0);
-    let stage = f64::from(STAGE_BITS).exp2();
+    let stage = f64::from(stages(&params).remainder).exp2();
     let up = (stage / q0).log2().round().max(0.0).exp2();
     let raised = builder.multiply_integer(raised, up as i128);
     builder.read_at(raised, q0 * up);
@@ -176,13 +176,17 @@ fn error(params: &Params, value_bound: f64, message_scale: f64) -> f64 {
     let ratio = params.level(0).log_modulus.exp2() / message_scale;
     let scale = f64::from(params.scale_bits_effective()).exp2();
     // the scale at which step (6) begins, and the scale after its first matrix
-    let first = f64::from(STAGE_BITS).exp2() * 2.0 * std::f64::consts::PI / ratio;
+    let first = f64::from(stages(params).remainder).exp2() * 2.0 * std::f64::consts::PI / ratio;
     let middle = (first * scale).sqrt();
     let of_sine = value_bound * argument(params, value_bound, message_scale).powi(2) / 6.0;
     let of_steps = size.powf(1.5) * (-46.7f64).exp2() * ratio;
     let of_plaintexts = value_bound * size.sqrt() * 1.2f64.exp2() * first / (middle * scale);
     let of_roundings = size * 2.4f64.exp2() / scale.min(middle);
     of_sine + of_steps + of_plaintexts + of_roundings
+}
+
+fn stages(params: &Params) -> Stages {
+    params.stages().expect("parameters with levels for bootstrapping")
 }
 
 /// Computes `sin(2 pi 16 y)` in each slot, where `y` is the number in the slot.

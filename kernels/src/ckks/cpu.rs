@@ -12,6 +12,7 @@ mod switch;
 mod tests;
 #[cfg(test)]
 mod toy;
+mod weighted_sum;
 
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex};
 
 use super::chain::{Chain, Level, Wanted};
-use super::stages;
+use super::stages::Stages;
 use crate::modular::Modulus;
 use crate::security::{log_modulus_max, security_bits};
 
@@ -146,6 +146,7 @@ pub struct Params(Arc<Inner>);
 struct Inner {
     literal: ParamsLiteral,
     chain: Chain,
+    stages: Option<Stages>,
     log_modulus: f64,
     security_bits: u32,
 }
@@ -191,19 +192,20 @@ impl Params {
         found
     }
 
-    fn search(literal: ParamsLiteral) -> Result<Params, ParamsError> {
-        let chain = match literal.security.bits() {
+    /// Like [`Params::new`], but for any degree, and without the cache.
+    pub(in crate::ckks) fn search(literal: ParamsLiteral) -> Result<Params, ParamsError> {
+        let found = match literal.security.bits() {
             // a chain with 128 bits of security if one exists, otherwise the best chain without regard to security
             None => chain(&literal, Some(SecurityLevel::Bits128)).or_else(|| chain(&literal, None)),
             Some(_) => chain(&literal, Some(literal.security)),
         };
-        let chain = chain.ok_or_else(|| insufficient(&literal))?;
+        let (chain, stages) = found.ok_or_else(|| insufficient(&literal))?;
         let log_modulus = chain.log_modulus();
         let security_bits = security_bits(literal.poly_degree, log_modulus);
         if literal.security.bits().is_some_and(|wanted| security_bits < wanted) {
             return Err(insufficient(&literal));
         }
-        Ok(Params(Arc::new(Inner { literal, chain, log_modulus, security_bits })))
+        Ok(Params(Arc::new(Inner { literal, chain, stages, log_modulus, security_bits })))
     }
 
     /// The literal of these parameters.
@@ -234,6 +236,11 @@ impl Params {
     /// The primes of each level.
     pub fn chain(&self) -> &Chain {
         &self.0.chain
+    }
+
+    /// The sizes of the bootstrap's levels; `None` without bootstrapping.
+    pub(in crate::ckks) fn stages(&self) -> Option<Stages> {
+        self.0.stages
     }
 
     /// All primes, the special ones last.
@@ -332,28 +339,36 @@ fn check(literal: &ParamsLiteral) -> Result<(), ParamsError> {
     Ok(())
 }
 
-/// Finds the best chain that reaches `security`. If `security` is `None`, security is ignored.
-fn chain(literal: &ParamsLiteral, security: Option<SecurityLevel>) -> Option<Chain> {
+/// Finds the best chain that reaches `security`, and the sizes of its levels of bootstrapping. If `security` is `None`,
+/// security is ignored.
+fn chain(literal: &ParamsLiteral, security: Option<SecurityLevel>) -> Option<(Chain, Option<Stages>)> {
     let scale_bits = effective(literal.scale_bits);
     let log_modulus_max = match security.and_then(SecurityLevel::bits) {
         Some(bits) => Some(f64::from(log_modulus_max(literal.poly_degree, bits)?) + 0.05),
         None => None,
     };
-    Chain::search(&Wanted {
-        polynomial_size: literal.poly_degree,
-        scale_bits,
-        headroom_min: if literal.bootstrap { stages::HEADROOM } else { 0 },
-        steps: match literal.bootstrap {
-            true => stages::steps(scale_bits, literal.max_depth),
-            false => vec![scale_bits; literal.max_depth as usize],
-        },
-        log_modulus_max,
-    })
+    let search = |stages: Option<Stages>| {
+        let chain = Chain::search(&Wanted {
+            polynomial_size: literal.poly_degree,
+            scale_bits,
+            headroom_min: stages.map_or(0, |stages| stages.headroom),
+            steps: match stages {
+                Some(stages) => stages.steps(scale_bits, literal.max_depth),
+                None => vec![scale_bits; literal.max_depth as usize],
+            },
+            log_modulus_max,
+        })?;
+        Some((chain, stages))
+    };
+    match literal.bootstrap {
+        true => Stages::choices(literal.poly_degree, scale_bits).into_iter().find_map(|stages| search(Some(stages))),
+        false => search(None),
+    }
 }
 
 fn insufficient(literal: &ParamsLiteral) -> ParamsError {
     let ParamsLiteral { poly_degree, scale_bits, max_depth, security, .. } = *literal;
-    let log_modulus = chain(literal, None).map_or(0.0, |chain| chain.log_modulus());
+    let log_modulus = chain(literal, None).map_or(0.0, |(chain, _)| chain.log_modulus());
     ParamsError::InsufficientSecurity {
         security_bits: security_bits(poly_degree, log_modulus),
         log_modulus: libm::ceil(log_modulus) as u32,
@@ -493,6 +508,28 @@ mod tests {
         let found = digest(samples().into_iter().map(|(params, _)| params));
         assert_eq!(found, "976a1faebbdf5efc", "containers name version {}", version(false));
         assert_eq!(digest(bootstrapped), "dee8537d78cc75ca", "containers name version {}", version(true));
+    }
+
+    #[test]
+    fn the_largest_degree_has_secure_chains_with_the_levels_of_bootstrapping() {
+        let secure = |scale_bits: u32, max_depth: u32| {
+            let (poly_degree, security) = (32768, SecurityLevel::Bits128);
+            Params::search(ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap: true })
+        };
+        // (scale, depth, bits of the levels of the remainder, digits)
+        for (scale_bits, max_depth, remainder, digits) in
+            [(30, 4, 52, 6), (40, 2, 54, 6), (28, 6, 49, 8), (30, 8, 49, 40)]
+        {
+            let params = secure(scale_bits, max_depth).unwrap();
+            let case = format!("{params:?}: {:.1} bits", params.log_modulus());
+            assert!(params.security_bits() >= 128 && params.log_modulus() < 868.05, "{case}");
+            assert_eq!(params.stages().map(|stages| stages.remainder), Some(remainder), "{case}");
+            let [rotation, product] = [PartKind::FromSparse, PartKind::Relinearization]
+                .map(|kind| params.digits(kind, params.raised_level()));
+            assert!(rotation.len() <= digits && product.len() <= rotation.len(), "{case}: {} digits", rotation.len());
+            assert!(params.chain().value_bits >= 9, "{case}");
+        }
+        assert!(matches!(secure(30, 9), Err(ParamsError::InsufficientSecurity { .. })));
     }
 
     fn digest(sets: impl Iterator<Item = Params>) -> String {

@@ -8,8 +8,11 @@
 mod builder;
 pub mod gains;
 
+use std::sync::Arc;
+
 use super::noise::Noise;
 use super::params::{Params, PartKind};
+use super::weights::Weights;
 use builder::{Node, PlainNode};
 pub use builder::{PlanBuilder, drift, same_scale};
 
@@ -27,8 +30,17 @@ pub struct Value(usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Plain(usize);
 
+/// A ciphertext and the plaintext that multiplies it in a sum ([`Step::WeightedSum`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Term {
+    /// The ciphertext.
+    pub value: Value,
+    /// The plaintext. `None` in a plan that no device runs.
+    pub weights: Option<Arc<Weights>>,
+}
+
 /// The computation of a step, on values of the plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// `a + b`.
     Add(Value, Value),
@@ -38,6 +50,8 @@ pub enum Step {
     AddPlain(Value, Plain),
     /// `a plain`.
     MultiplyPlain(Value, Plain),
+    /// The sum of each ciphertext times its plaintext. There is at least one term.
+    WeightedSum(Arc<[Term]>),
     /// The ciphertext times a whole number.
     MultiplyInteger(Value, i128),
     /// The ciphertext plus a whole number `c`. This adds the number `c / scale` to every slot, where `scale` is the
@@ -84,14 +98,16 @@ pub enum Step {
 impl Step {
     /// The ciphertexts that the step reads.
     pub fn reads(&self) -> impl Iterator<Item = Value> {
-        let (first, second) = match *self {
-            Step::Add(a, b) | Step::Sub(a, b) | Step::Multiply { a, b, .. } => (a, Some(b)),
-            Step::AddPlain(a, _) | Step::MultiplyPlain(a, _) => (a, None),
-            Step::MultiplyInteger(a, _) | Step::AddInteger(a, _) => (a, None),
-            Step::Divide { a, .. } | Step::Automorphism { a, .. } | Step::Switch { a, .. } => (a, None),
-            Step::Raise(a) => (a, None),
+        let none: &[Term] = &[];
+        let (first, second, terms) = match self {
+            Step::Add(a, b) | Step::Sub(a, b) | Step::Multiply { a, b, .. } => (Some(*a), Some(*b), none),
+            Step::AddPlain(a, _) | Step::MultiplyPlain(a, _) => (Some(*a), None, none),
+            Step::MultiplyInteger(a, _) | Step::AddInteger(a, _) => (Some(*a), None, none),
+            Step::Divide { a, .. } | Step::Automorphism { a, .. } | Step::Switch { a, .. } => (Some(*a), None, none),
+            Step::Raise(a) => (Some(*a), None, none),
+            Step::WeightedSum(terms) => (None, None, &terms[..]),
         };
-        std::iter::once(first).chain(second)
+        first.into_iter().chain(second).chain(terms.iter().map(|term| term.value))
     }
 
     /// The plaintext that the step reads.
@@ -128,7 +144,7 @@ pub struct PlannedValue {
 }
 
 /// A step with its result.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct PlannedStep {
     /// The computation.
     pub step: Step,
@@ -206,8 +222,9 @@ impl Plan {
             for &at in level {
                 slots[at] = pool.take(rows(at));
                 living.push(at);
-                let step = nodes[at].step.expect("an input is no step");
-                steps.push(PlannedStep { step, result: Value(at), units: units(&params, &nodes, &step) });
+                let step = nodes[at].step.clone().expect("an input is no step");
+                let units = units(&params, &nodes, &step);
+                steps.push(PlannedStep { step, result: Value(at), units });
             }
             level_ends.push(steps.len());
         }
@@ -323,6 +340,8 @@ fn units(params: &Params, nodes: &[Node], step: &Step) -> u32 {
         Step::Multiply { .. } => switch(PartKind::Relinearization) + 8 * of_level,
         Step::Automorphism { element, .. } => switch(PartKind::Galois(*element)) + 2 * of_level,
         Step::Switch { kind, .. } => switch(*kind) + 2 * of_level,
+        // for each term, a transform of the plaintext and two products
+        Step::WeightedSum(terms) => terms.len() as u64 * of_level * (stages + 4),
         Step::Raise(_) => 2 * primes(params.raised_level()) * (stages + 4),
         Step::Divide { to, .. } => 2 * of_level.max(primes(*to)) * (stages + 4),
         _ => 2 * of_level,

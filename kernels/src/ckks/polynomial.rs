@@ -175,7 +175,7 @@ mod tests {
             let read: Vec<f64> = step.step.reads().map(|read| values[&slot(read)]).collect();
             let scales: Vec<f64> = step.step.reads().map(|read| plan.value(read).scale).collect();
             let scale = plan.value(step.result).scale;
-            let result = match step.step {
+            let result = match step.step.clone() {
                 Step::Add(..) => read[0] + read[1],
                 Step::Multiply { .. } => read[0] * read[1],
                 Step::MultiplyInteger(_, c) => read[0] * scales[0] * c as f64 / scale,

@@ -4,19 +4,47 @@
 pub(super) const FACTORS: usize = 2;
 /// Number of levels of the remainder: five for the series, three for the doublings.
 const REMAINDER_LEVELS: usize = 8;
-/// Number of bits of each level of the remainder, and of each level of the first matrix stage.
-pub(super) const STAGE_BITS: u32 = 56;
-/// The least number of bits that level 0 has above its scale. The larger this number is, the smaller the error of the
-/// sine is, and the larger the errors of all steps before the last are. For numbers up to 1, both errors are then
-/// small.
-pub(super) const HEADROOM: u32 = 13;
-
-/// Lists the number of bits from each level to the next higher level, from level 0 on: first the application's levels,
-/// then the stages from last to first.
-pub(super) fn steps(scale_bits: u32, depth: u32) -> Vec<u32> {
-    let application = vec![scale_bits; depth as usize + FACTORS];
-    application.into_iter().chain([STAGE_BITS; REMAINDER_LEVELS + FACTORS]).collect()
-}
-
 /// Number of levels that bootstrapping adds to the levels of the application.
 pub(super) const LEVELS: usize = 2 * FACTORS + REMAINDER_LEVELS;
+/// The smallest degree at which chains with these levels reach 128 bits of security.
+const SECURE_DEGREE: usize = 32768;
+/// The sizes of the stages' levels: for each stage, by how many bits a level is larger than the level below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stages {
+    /// Bits of each level of the second matrix stage, from slots to coefficients.
+    pub(super) to_coefficients: u32,
+    /// Bits of each level of the remainder, and of the scale there.
+    pub(super) remainder: u32,
+    /// Bits of each level of the first matrix stage, from coefficients to slots.
+    pub(super) to_slots: u32,
+    /// The least number of bits that level 0 has above its scale. The larger this number is, the smaller the error of
+    /// the sine is, and the larger the errors of all steps before the last are. For numbers up to 1, both errors are
+    /// then small.
+    pub(super) headroom: u32,
+}
+
+impl Stages {
+    /// Lists the sizes for this degree and this scale, in the order in which they are tried. At the testing degrees,
+    /// modulus costs nothing, so all levels are large. At the secure degree, every saved bit is left to the special
+    /// primes, and longer special primes mean fewer digits. A larger scale holds more precision, so its stages are
+    /// larger; the smallest stages leave the most levels to the application.
+    pub(super) fn choices(polynomial_size: usize, scale_bits: u32) -> Vec<Stages> {
+        if polynomial_size < SECURE_DEGREE {
+            return vec![Stages { to_coefficients: scale_bits, remainder: 56, to_slots: 56, headroom: 13 }];
+        }
+        let small = Stages { to_coefficients: 30, remainder: 49, to_slots: 49, headroom: 10 };
+        match scale_bits {
+            ..=28 => vec![small],
+            29..=35 => vec![Stages { remainder: 52, to_slots: 50, ..small }, small],
+            36.. => vec![Stages { to_coefficients: 32, remainder: 54, to_slots: 50, ..small }, small],
+        }
+    }
+
+    /// Lists the number of bits from each level to the next higher level, from level 0 on: first the application's
+    /// levels, then the stages from last to first.
+    pub(super) fn steps(&self, scale_bits: u32, depth: u32) -> Vec<u32> {
+        let stages = [(self.to_coefficients, FACTORS), (self.remainder, REMAINDER_LEVELS), (self.to_slots, FACTORS)];
+        let all = [(scale_bits, depth as usize)].into_iter().chain(stages);
+        all.flat_map(|(bits, levels)| std::iter::repeat_n(bits, levels)).collect()
+    }
+}

@@ -67,6 +67,11 @@ impl NttTables {
         self.ring.polynomial_size()
     }
 
+    /// The ring, with the plain transforms.
+    pub(crate) fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
     /// The ring's modulus.
     pub(crate) fn modulus(&self) -> Modulus {
         self.ring.modulus

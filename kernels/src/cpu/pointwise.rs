@@ -33,7 +33,7 @@ impl<S: Simd> Lanes<S> {
         }
     }
 
-    /// Computes `sum / 2^32` in `[0, 2q)`, for a sum below `4 q^2 <= q 2^32`.
+    /// Computes `sum / 2^32` in `[0, 2q)`, for a sum below `4 q^2 <= q 2^32`; in `[0, 4q)`, for a sum below `12 q^2`.
     #[inline(always)]
     unsafe fn reduced(&self, sum: S::Wide) -> S::V {
         // SAFETY: the caller promises that the processor supports `S`.
@@ -69,6 +69,19 @@ pub(crate) fn multiply(isa: Isa, modulus: Modulus, a: &[u32], b: &[u32], out: &m
     assert!(a.len() == out.len() && b.len() == out.len() && whole(isa, out), "rows of one degree");
     let square = Root::new(modulus, modulus.pow(2 % modulus.q(), 32));
     dispatch_multiply(isa, modulus, a, b, square, out);
+}
+
+/// Largest number of products whose sum fits a word after one reduction.
+const TOGETHER: usize = 12;
+
+/// Computes `out_c = sum over the terms of x y_c`, for terms `(x, [y_0, y_1])`. All rows are in `[0, q)`. Up to
+/// [`TOGETHER`] products are added before they are reduced.
+pub(crate) fn multiply_add(isa: Isa, modulus: Modulus, terms: &[(&[u32], [&[u32]; 2])], out: [&mut [u32]; 2]) {
+    let n = out[0].len();
+    let inputs = terms.iter().all(|(x, y)| x.len() == n && y.iter().all(|row| row.len() == n));
+    assert!(inputs && out[1].len() == n && whole(isa, out[0]), "rows of one degree");
+    let square = Root::new(modulus, modulus.pow(2 % modulus.q(), 32));
+    dispatch_multiply_add(isa, modulus, terms, square, out);
 }
 
 /// Computes the tensor product of two ciphertexts. `a = (a0, a1)` and `b = (b0, b1)` are in `[0, q)`. The three results
@@ -165,6 +178,40 @@ unsafe fn multiply_rows<S: Simd>(modulus: Modulus, a: &[u32], b: &[u32], square:
             let product = S::mul_add_wide(S::wide_zero(), S::load(a.as_ptr().add(at)), S::load(b.as_ptr().add(at)));
             let product = m.times(m.reduced(product), square);
             S::store(out.as_mut_ptr().add(at), reduce::<S>(product, m.q));
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn multiply_add_rows<S: Simd>(
+    modulus: Modulus,
+    terms: &[(&[u32], [&[u32]; 2])],
+    square: Root,
+    [out_0, out_1]: [&mut [u32]; 2],
+) {
+    // SAFETY: the caller promises that the processor supports `S`, and that all rows have one length, a multiple of
+    // `LANES`.
+    unsafe {
+        let m = Lanes::<S>::of(modulus);
+        for at in (0..out_0.len()).step_by(S::LANES) {
+            let mut sums = [S::splat(0); 2];
+            for terms in terms.chunks(TOGETHER) {
+                let mut wide = [S::wide_zero(); 2];
+                for (x, y) in terms {
+                    let x = S::load(x.as_ptr().add(at));
+                    for c in 0..2 {
+                        wide[c] = S::mul_add_wide(wide[c], x, S::load(y[c].as_ptr().add(at)));
+                    }
+                }
+                // twelve products are below 3 q 2^32, so the reduced sum is below 4q
+                for c in 0..2 {
+                    let reduced = reduce::<S>(m.reduced(wide[c]), m.q2);
+                    sums[c] = reduce::<S>(S::add(sums[c], reduced), m.q2);
+                }
+            }
+            for (out, sum) in [&mut *out_0, &mut *out_1].into_iter().zip(sums) {
+                S::store(out.as_mut_ptr().add(at), reduce::<S>(m.times(sum, square), m.q));
+            }
         }
     }
 }
@@ -300,6 +347,14 @@ crate::cpu::simd::dispatch! {
     fn dispatch_multiply = multiply_rows(modulus: Modulus, a: &[u32], b: &[u32], square: Root, out: &mut [u32])
 }
 crate::cpu::simd::dispatch! {
+    fn dispatch_multiply_add = multiply_add_rows(
+        modulus: Modulus,
+        terms: &[(&[u32], [&[u32]; 2])],
+        square: Root,
+        out: [&mut [u32]; 2],
+    )
+}
+crate::cpu::simd::dispatch! {
     fn dispatch_tensor = tensor_rows(modulus: Modulus, a: [&[u32]; 2], b: [&[u32]; 2], square: Root, out: [&mut [u32]; 3])
 }
 crate::cpu::simd::dispatch! {
@@ -344,6 +399,21 @@ mod tests {
                     let sum = m.add(scaled, lazy[i] % q);
                     let expected = [scaled, sum, m.add(sum, m.mul(b1[i], z.value))];
                     assert_eq!([out[0][i], out[1][i], out[2][i]], expected, "{q} {isa:?} {i}");
+                }
+                for count in [0, 1, 2, TOGETHER, TOGETHER + 1, 30] {
+                    // the largest words beside others, because their products fill the sums
+                    let row = |seed: u32| if seed.is_multiple_of(3) { words(n, seed, q) } else { vec![q - 1; n] };
+                    let terms: Vec<[Vec<u32>; 3]> =
+                        (0..count as u32).map(|term| [3, 4, 5].map(|seed| row(seed + 7 * term))).collect();
+                    let rows: Vec<(&[u32], [&[u32]; 2])> =
+                        terms.iter().map(|[x, y0, y1]| (&x[..], [&y0[..], &y1[..]])).collect();
+                    let [first, second, _] = &mut out;
+                    multiply_add(isa, m, &rows, [first, second]);
+                    for i in 0..n {
+                        let expected =
+                            [1, 2].map(|c| terms.iter().fold(0, |sum, term| m.add(sum, m.mul(term[0][i], term[c][i]))));
+                        assert_eq!([out[0][i], out[1][i]], expected, "{q} {isa:?} {i}, {count} terms");
+                    }
                 }
                 let [d0, d1, d2] = &mut out;
                 tensor(isa, m, [&a0, &a1], [&b0, &b1], [d0, d1, d2]);

@@ -2,10 +2,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Evaluator, LoadedPart};
+use super::{Evaluator, LoadedPart, Rows};
 use crate::ckks::backend::{Arithmetic, KeyedSteps, PartShape, PlannedSteps, SeededRow};
 use crate::ckks::params::{Params, ParamsLiteral, PartKind};
-use crate::ckks::plan::{Plan, PlannedStep, Step, Value};
+use crate::ckks::plan::{Plan, PlannedStep, Step, Term, Value};
+use crate::ckks::weights::Weights;
 use crate::cpu::{Arena, Cpu, Isa};
 use crate::error::Result;
 use crate::xof::{DOMAIN_SWITCHING_KEY, fill_residues};
@@ -143,6 +144,13 @@ fn run_step(
     let out = &mut writes[..];
     let level = |value: Value| plan.value(value).level;
     match *step {
+        Step::WeightedSum(ref terms) => {
+            let weights = |term: &Term| term.weights.clone().expect("a plan with plaintexts");
+            let weights: Vec<Arc<Weights>> = terms.iter().map(weights).collect();
+            let all: Vec<(Rows<'_>, &Weights)> =
+                reads.iter().zip(&weights).map(|(rows, weights)| (&rows[..], &**weights)).collect();
+            evaluator.weighted_sum(level(terms[0].value), &all, out)
+        }
         Step::Add(a, _) => evaluator.add(level(a), &reads[0], &reads[1], out),
         Step::Sub(a, _) => evaluator.sub(level(a), &reads[0], &reads[1], out),
         Step::AddPlain(a, _) => evaluator.add_plain(level(a), &reads[0], &reads[1], out),

@@ -1,6 +1,6 @@
 //! Collects the steps of a plan, and the level, scale and noise of every value.
 
-use super::{Plain, Plan, SCALE_DRIFT_MAX, SCALE_TOLERANCE, Step, Value};
+use super::{Plain, Plan, SCALE_DRIFT_MAX, SCALE_TOLERANCE, Step, Term, Value};
 use crate::ckks::noise::Noise;
 use crate::ckks::params::{Params, PartKind};
 
@@ -137,6 +137,32 @@ impl PlanBuilder {
         let n = self.params.n();
         let after = |noise: Noise| noise.multiply_plain(n, [scale, plain_scale], value_bound);
         self.push_after(Step::MultiplyPlain(a, plain), level, scale * plain_scale, noise, after)
+    }
+
+    /// Adds a step that computes the sum of each ciphertext times its plaintext. The ciphertexts have the same level
+    /// and the same scale; the plaintexts have the scale `plain_scale` and values up to `value_bound`. The scale of the
+    /// result is the product of both scales.
+    ///
+    /// # Panics
+    /// When there is no term.
+    pub fn weighted_sum(&mut self, terms: Vec<Term>, plain_scale: f64, value_bound: f64) -> Value {
+        let Node { level, scale, .. } = self.nodes[terms[0].value.0];
+        let n = self.params.n();
+        let of_term = |term: &Term| {
+            let node = &self.nodes[term.value.0];
+            assert!(node.level == level && same_scale(node.scale, scale), "terms of one level and one scale");
+            let sized = term.weights.as_ref().is_none_or(|weights| weights.polynomial_size() == n);
+            assert!(sized, "a plaintext of the degree");
+            let product = |noise: Noise| noise.multiply_plain(n, [scale, plain_scale], value_bound);
+            let own = product(Noise { variance: 0.0, ..node.noise }).variance;
+            (product(node.noise), Own { variance: own, bound: 0.0 })
+        };
+        let scale = scale * plain_scale;
+        let add = |(sum, own): (Noise, Own), (noise, more): (Noise, Own)| {
+            (sum.add(noise, [scale; 2], n), Own { variance: own.variance + more.variance, bound: 0.0 })
+        };
+        let (noise, own) = terms.iter().map(of_term).reduce(add).expect("a term");
+        self.push(Some(Step::WeightedSum(terms.into())), level, scale, noise, own)
     }
 
     /// Adds a step that multiplies `a` by a whole number. The scale stays the same.

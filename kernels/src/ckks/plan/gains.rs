@@ -56,7 +56,7 @@ fn values(nodes: &[Node], first: usize, points: &[f64]) -> Vec<Vec<f64>> {
         let pairs = |a: Value, b: Value, with: fn(f64, f64) -> f64| {
             of(a).iter().zip(of(b)).map(|(&a, &b)| with(a, b)).collect()
         };
-        let next = match node.step.expect("a step after the input") {
+        let next = match *node.step.as_ref().expect("a step after the input") {
             Step::Add(a, b) => pairs(a, b, |a, b| a + b),
             Step::Sub(a, b) => pairs(a, b, |a, b| a - b),
             Step::Multiply { a, b, .. } => pairs(a, b, |a, b| a * b),
@@ -66,7 +66,7 @@ fn values(nodes: &[Node], first: usize, points: &[f64]) -> Vec<Vec<f64>> {
             }
             Step::AddInteger(a, number) => of(a).iter().map(|a| a + number as f64 / node.scale).collect(),
             Step::Divide { a, .. } => of(a).clone(),
-            other => panic!("{other:?} is no step of a polynomial"),
+            ref other => panic!("{other:?} is no step of a polynomial"),
         };
         values.push(next);
     }
@@ -84,7 +84,7 @@ fn gains(nodes: &[Node], first: usize, values: &[Vec<f64>]) -> Vec<Vec<f64>> {
             let to = &mut before[to.0 - first];
             to.iter_mut().zip(gain).enumerate().for_each(|(point, (to, gain))| *to += gain * factor(point));
         };
-        match node.step.expect("a step after the input") {
+        match *node.step.as_ref().expect("a step after the input") {
             Step::Add(a, b) => [a, b].into_iter().for_each(|term| pass(term, &|_| 1.0)),
             Step::Sub(a, b) => {
                 pass(a, &|_| 1.0);
@@ -99,7 +99,7 @@ fn gains(nodes: &[Node], first: usize, values: &[Vec<f64>]) -> Vec<Vec<f64>> {
                 pass(a, &|_| factor);
             }
             Step::AddInteger(a, _) | Step::Divide { a, .. } => pass(a, &|_| 1.0),
-            other => panic!("{other:?} is no step of a polynomial"),
+            ref other => panic!("{other:?} is no step of a polynomial"),
         }
     }
     gains
