@@ -17,6 +17,7 @@ use control::clock::Timestamp;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use store::{Invoice, InvoiceItem, InvoiceState, Store};
+use tests_extent::Extent;
 use tests_service::http::Request;
 use tests_service::mailbox::Mailbox;
 use tests_service::node::{self, Node, serial, until};
@@ -58,13 +59,6 @@ enum Death {
 
 const AT_WRITES: [Death; 2] = [Death::AfterWrite, Death::BeforeWrite];
 const AT_ALL: [Death; 4] = [Death::AfterRequest, Death::AfterWrite, Death::BeforeWrite, Death::BeforeRequest];
-
-/// The deaths of this run. A short run leaves the deaths before a step out, because a death after the step before leaves
-/// the same state to the next node.
-fn chosen(deaths: &[Death]) -> Vec<Death> {
-    let is_chosen = |death: &Death| tests_extent::pick(matches!(death, Death::AfterWrite | Death::AfterRequest), true);
-    deaths.iter().copied().filter(is_chosen).collect()
-}
 
 /// A data folder, its database, and what surrounds its nodes.
 struct Place {
@@ -143,6 +137,14 @@ impl Place {
         }
     }
 
+    /// The deaths of this run. A short run leaves the deaths before a step out, because a death after the step before leaves
+    /// the same state to the next node.
+    fn chosen(&self, deaths: &[Death]) -> Vec<Death> {
+        let all = Extent::named().is_full() && self.here.has_deaths_before_steps();
+        let is_chosen = |death: &Death| all || matches!(death, Death::AfterWrite | Death::AfterRequest);
+        deaths.iter().copied().filter(is_chosen).collect()
+    }
+
     /// Does work on nodes that each die one step later than the node before, until a node does not die. `begin` makes
     /// ready what the work is about. `work` begins the work, and answers false if the node died meanwhile. `is_done`
     /// tells whether a node that lives has done the work. `finish` checks what the next node makes of the work.
@@ -156,7 +158,7 @@ impl Place {
     ) {
         let mut node = self.start().await;
         let mut distances = DISTANCES.into_iter().cycle();
-        for death in chosen(deaths) {
+        for death in self.chosen(deaths) {
             for step in (1 + self.lane..).step_by(LANES as usize) {
                 let about = begin(&node).await;
                 self.arm(&node, death, step);

@@ -16,7 +16,8 @@ use control::clock::Clock;
 use control::config::Config;
 use store::Store;
 use tempfile::TempDir;
-use tests_store::Kind;
+use tests_extent::Extent;
+use tests_store::{Kind, patiently};
 
 use crate::http::{Request, Response};
 
@@ -143,6 +144,7 @@ pub struct Place {
     pub store: Store,
     /// The clock of the place's nodes.
     pub clock: Clock,
+    kind: Kind,
     ahead_s: AtomicU64,
 }
 
@@ -156,10 +158,21 @@ impl Place {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut config = Config::in_folder(folder.path());
         config.database_url = kind.new_url(folder.path())?;
-        admin::prepare(&config).await.expect("a database");
+        patiently(async || admin::prepare(&config).await).await;
         lift_limits(folder.path(), unlimited);
-        let store = Store::open(&config.database_url).await.expect("a database");
-        Some(Place { folder, config, store, clock: Clock::system(), ahead_s: AtomicU64::new(0) })
+        let store = patiently(async || Store::open(&config.database_url).await).await;
+        Some(Place { folder, config, store, clock: Clock::system(), kind, ahead_s: AtomicU64::new(0) })
+    }
+
+    /// Tells whether nodes of this place die before steps too, and not only after them. A death before a step leaves the
+    /// state of a death after the step before. So on PostgreSQL, where each death takes longer, only the soak has both.
+    pub fn has_deaths_before_steps(&self) -> bool {
+        self.kind == Kind::Sqlite || Extent::named() == Extent::Soak
+    }
+
+    /// Returns the moments of a write at which nodes of this place die, for [`Place::kill_at`].
+    pub fn moments(&self) -> &'static [&'static str] {
+        if self.has_deaths_before_steps() { &["before", "after"] } else { &["after"] }
     }
 
     /// Returns the command for a node of this place, which [`Place::kill_at`] and [`Place::move_by`] govern.

@@ -14,7 +14,7 @@ use control::config::{Config, ServerSecret};
 use control::work::{BackendChoice, EngineDevice};
 use tempfile::TempDir;
 
-use tests_store::Kind;
+use tests_store::{Kind, patiently};
 
 use crate::canary::{self, Canary};
 
@@ -92,7 +92,7 @@ impl TestServer {
         lift_limits(&mut config);
         change(&mut config);
         let (clock, canary) = (Clock::system(), canary::watch());
-        let running = App::start_with(config, clock.clone(), None, through).await.expect("the node starts");
+        let running = patiently(async || App::start_with(config.clone(), clock.clone(), None, through).await).await;
         Self::of(running, clock, folder, canary)
     }
 

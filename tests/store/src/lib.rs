@@ -4,11 +4,13 @@
 mod fill;
 mod pgbouncer;
 
+use std::fmt::Debug;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use sqlx::Connection;
 use sqlx::sqlite::SqliteConnection;
@@ -77,8 +79,29 @@ impl Kind {
 pub async fn new_store(kind: Kind) -> Option<(TempDir, Store)> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let url = kind.new_url(folder.path())?;
-    let store = Store::open(&url).await.expect("a new database");
+    let store = patiently(async || Store::open(&url).await).await;
     Some((folder, store))
+}
+
+/// Longest time that [`patiently`] tries.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Repeats an attempt that found no connection in time. The server is busy while many tests make databases at once.
+///
+/// # Panics
+/// After a minute, and on any other error.
+pub async fn patiently<T, E: Debug>(attempt: impl AsyncFn() -> Result<T, E>) -> T {
+    let begun = Instant::now();
+    loop {
+        match attempt().await {
+            Ok(made) => return made,
+            Err(error) => {
+                let error = format!("{error:?}");
+                let is_busy = error.contains("PoolTimedOut") || error.contains("pool timed out");
+                assert!(is_busy && begun.elapsed() < PATIENCE, "{error}");
+            }
+        }
+    }
 }
 
 /// Runs a statement as the superuser, on a database of the server with this URL.

@@ -50,31 +50,36 @@ async fn count(store: &Store) -> i64 {
     store.encryption_key("acct_1", "key_1").await.unwrap().unwrap().ciphertext_count
 }
 
-fn operation(op_id: &str) -> NewArithmeticOperation {
-    NewArithmeticOperation {
-        op_id: op_id.to_owned(),
-        account_id: "acct_1".to_owned(),
-        key_id: "key_1".to_owned(),
-        environment: Environment::Test,
-        node_id: "node_1".to_owned(),
-        operation: "multiply".to_owned(),
-        created_at: 10,
-    }
+/// Describes a multiplication, on `node_1`.
+fn multiplication(op_id: &str) -> NewOperation {
+    operation_of(
+        op_id,
+        NewOperationOf::Arithmetic(NewArithmetic {
+            key_id: "key_1".to_owned(),
+            environment: Environment::Test,
+            operation: "multiply".to_owned(),
+        }),
+    )
+}
+
+/// Reads what the record of an operation on numbers of `acct_1` has of its own.
+async fn recorded_arithmetic(store: &Store, op_id: &str) -> Arithmetic {
+    store.operation("acct_1", op_id).await.unwrap().unwrap().1.arithmetic().unwrap()
 }
 
 /// Makes a unit that completes an operation, with the operation's result and charge.
 fn completed(op_id: &str, result: NewCiphertext) -> Unit {
     Unit {
-        arithmetic: Some(operation(op_id)),
-        arithmetic_end: Some(ArithmeticOperationEnd {
-            op_id: op_id.to_owned(),
-            status: OperationStatus::Completed,
-            result_ciphertext_id: Some(result.ciphertext_id.clone()),
-            cost_fcu: 5,
-            compute_us: 7,
-            error: None,
-            ended_at: 12,
-        }),
+        operation: Some(multiplication(op_id)),
+        operation_end: Some(end_of(
+            op_id,
+            OperationStatus::Completed,
+            12,
+            Outcome::Arithmetic(ArithmeticOutcome {
+                result_ciphertext_id: Some(result.ciphertext_id.clone()),
+                cost_fcu: 5,
+            }),
+        )),
         ciphertext: Some(result),
         arithmetic_charge: Some(ArithmeticUsage {
             usage_id: format!("use_{op_id}"),
@@ -160,7 +165,7 @@ on_both! {
         // an operation that ends after its key was deleted leaves no result, no row and no charge
         let unit = store.submit(completed("op_1", ciphertext("ct_4", 10, 12))).await;
         assert!(matches!(unit, Err(Error::KeyGone)));
-        assert_eq!(store.arithmetic_operation("acct_1", "op_1").await.unwrap(), None);
+        assert_eq!(recorded(&store, "op_1").await, None);
         assert_eq!(store.ciphertext_bytes().await.unwrap(), 30);
     }
 
@@ -192,10 +197,11 @@ on_both! {
     async fn an_operation_its_result_and_its_charge_are_one_unit(store: Store) {
         with_key(&store).await;
         store.submit(completed("op_1", ciphertext("ct_1", 60, 12))).await.unwrap();
-        let found = store.arithmetic_operation("acct_1", "op_1").await.unwrap().unwrap();
-        assert_eq!((found.status, found.cost_fcu), (OperationStatus::Completed, Some(5)));
-        assert_eq!(found.result_ciphertext_id.as_deref(), Some("ct_1"));
-        assert_eq!(store.arithmetic_operation("acct_2", "op_1").await.unwrap(), None);
+        let (found, operation) = (recorded(&store, "op_1").await.unwrap(), recorded_arithmetic(&store, "op_1").await);
+        assert_eq!((found.status, operation.cost_fcu), (OperationStatus::Completed, Some(5)));
+        assert_eq!(operation.result_ciphertext_id.as_deref(), Some("ct_1"));
+        assert_eq!((operation.key_id.as_str(), operation.operation.as_str()), ("key_1", "multiply"));
+        assert_eq!(store.operation("acct_2", "op_1").await.unwrap(), None);
         // the unit of op_2 fails, because the result has no room; the unit of op_1 fails, because op_1 has ended; the unit
         // of op_4 succeeds
         let units = [
@@ -211,19 +217,21 @@ on_both! {
         let key = store.encryption_key("acct_1", "key_1").await.unwrap().unwrap();
         assert_eq!((key.operation_count, key.ciphertext_count), (2, 2));
         assert_eq!((store.arithmetic_usage_total("acct_1").await.unwrap(), store.ciphertext_bytes().await.unwrap()), (10, 61));
-        assert_eq!(store.arithmetic_operation("acct_1", "op_2").await.unwrap(), None);
+        assert_eq!(recorded(&store, "op_2").await, None);
         // C3: the store deletes only operations that ended before the given time
-        assert_eq!(store.forget_arithmetic_operations(12).await.unwrap(), 0);
-        assert_eq!(store.forget_arithmetic_operations(13).await.unwrap(), 2);
+        assert_eq!(store.forget_operations(12).await.unwrap(), 0);
+        assert_eq!(store.forget_operations(13).await.unwrap(), 2);
     }
 
     async fn operations_of_a_node_that_starts_again_have_failed(store: Store) {
         for op_id in ["op_1", "op_2"] {
-            store.submit(Unit { arithmetic: Some(operation(op_id)), ..Unit::default() }).await.unwrap();
+            store.submit(begin(multiplication(op_id))).await.unwrap();
         }
-        assert_eq!(store.fail_arithmetic_operations("node_2", "C", "why", 20).await.unwrap(), 0);
-        assert_eq!(store.fail_arithmetic_operations("node_1", "C", "why", 20).await.unwrap(), 2);
-        let found = store.arithmetic_operation("acct_1", "op_1").await.unwrap().unwrap();
+        assert_eq!(store.fail_unfinished_operations("node_2", "C", ["", "why"], 20).await.unwrap(), 0);
+        assert_eq!(store.fail_unfinished_operations("node_1", "C", ["", "why"], 20).await.unwrap(), 2);
+        let found = recorded(&store, "op_1").await.unwrap();
+        assert_eq!(found.error_message.as_deref(), Some("why"));
+        assert_eq!(recorded_arithmetic(&store, "op_1").await.cost_fcu, Some(0));
         assert_eq!((found.status, found.error_code.as_deref(), found.ended_at), (OperationStatus::Failed, Some("C"), Some(20)));
     }
 
@@ -248,7 +256,7 @@ on_both! {
         assert!(store.erase_trial("acct_1", 40, 60).await.unwrap());
         assert_eq!(store.encryption_key("acct_1", "key_1").await.unwrap(), None);
         assert_eq!(store.key_upload("acct_1", "up_1", 60).await.unwrap(), None);
-        assert_eq!(store.arithmetic_operation("acct_1", "op_1").await.unwrap(), None);
+        assert_eq!(recorded(&store, "op_1").await, None);
         assert_eq!((store.ciphertext_bytes().await.unwrap(), store.key_bytes().await.unwrap()), (0, 0));
         assert_eq!(store.arithmetic_usage_total("acct_1").await.unwrap(), 0);
         assert_eq!(dropped(&store, "").await.len(), 5);

@@ -93,7 +93,7 @@ async fn seen(store: &Store) -> String {
     assert_eq!(without_work(&audit), []);
     seen += &format!(" {} {} {}", audit.transfers, audit.balances, audit.open);
     for n in 0..12 {
-        seen += &format!(" {:?}", store.circuit_operation("acct_1", &format!("op_{n}")).await.unwrap());
+        seen += &format!(" {:?}", store.operation("acct_1", &format!("op_{n}")).await.unwrap());
     }
     seen
 }

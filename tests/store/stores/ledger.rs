@@ -206,7 +206,7 @@ on_both! {
         let unit = Unit { posting: posting("t_2", "acct_1").posting, ..begin(operation("op_1")) };
         assert!(matches!(store.submit(unit).await, Err(Error::ReservationLost)));
         // the other effects of the failed unit are undone too: there is no operation
-        assert_eq!(store.circuit_operation("acct_1", "op_1").await.unwrap(), None);
+        assert_eq!(recorded(&store, "op_1").await, None);
         assert_eq!(spent(&store).await, 666_667);
         assert_eq!(audited(&store).await.open, 0);
     }

@@ -104,7 +104,7 @@ fn without_work(report: &AuditReport) -> Vec<AuditFinding> {
     report.findings.iter().filter(|one| !of_work.contains(&one.what.as_str())).cloned().collect()
 }
 
-fn begin(operation: NewCircuitOperation) -> Unit {
+fn begin(operation: NewOperation) -> Unit {
     Unit { operation: Some(operation), ..Unit::default() }
 }
 
@@ -174,31 +174,48 @@ fn circuit<'a>(account_id: &'a str, name: &'a str, netlist: &'a NetlistPlace, no
     }
 }
 
-fn operation(op_id: &str) -> NewCircuitOperation {
-    NewCircuitOperation {
+/// Describes a run of a circuit in session 1, on `node_1`.
+fn operation(op_id: &str) -> NewOperation {
+    operation_of(op_id, NewOperationOf::Circuit(new_run([1; 32])))
+}
+
+fn operation_of(op_id: &str, of: NewOperationOf) -> NewOperation {
+    NewOperation {
         op_id: op_id.to_owned(),
         account_id: "acct_1".to_owned(),
-        session_digest: [1; 32],
+        node_id: "node_1".to_owned(),
+        created_at: 10,
+        of,
+    }
+}
+
+fn new_run(session_digest: [u8; 32]) -> NewCircuitRun {
+    NewCircuitRun {
+        session_digest,
         gates_total: 2,
         by_gate: r#"{"AND":2}"#.to_owned(),
         levels: 1,
         plan: "{}".to_owned(),
-        created_at: 10,
     }
 }
 
-fn end(op_id: &str, status: OperationStatus, ended_at: i64) -> CircuitOperationEnd {
-    CircuitOperationEnd {
-        op_id: op_id.to_owned(),
-        status,
-        gates_done: 2,
-        bootstrap_ops: 4,
-        cost_milli_yen: 400,
-        discounted: false,
-        compute_us: 7,
-        error: None,
-        ended_at,
-    }
+fn end(op_id: &str, status: OperationStatus, ended_at: i64) -> OperationEnd {
+    let outcome = CircuitOutcome { gates_done: 2, bootstrap_ops: 4, cost_milli_yen: 400, discounted: false };
+    end_of(op_id, status, ended_at, Outcome::Circuit(outcome))
+}
+
+fn end_of(op_id: &str, status: OperationStatus, ended_at: i64, outcome: Outcome) -> OperationEnd {
+    OperationEnd { op_id: op_id.to_owned(), status, compute_us: 7, error: None, ended_at, outcome }
+}
+
+/// Reads what the records of all kinds have of an operation of `acct_1`.
+async fn recorded(store: &Store, op_id: &str) -> Option<OperationRecord> {
+    store.operation("acct_1", op_id).await.unwrap().map(|(record, _)| record)
+}
+
+/// Reads what the record of a run of a circuit of `acct_1` has of its own.
+async fn recorded_run(store: &Store, op_id: &str) -> CircuitRun {
+    store.operation("acct_1", op_id).await.unwrap().unwrap().1.circuit().unwrap()
 }
 
 on_both! {
@@ -372,8 +389,8 @@ on_both! {
         store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
         open(&store, &session(&[1; 32], "acct_1")).await;
         store.submit(begin(operation("op_1"))).await.unwrap();
-        assert_eq!(store.circuit_operation("acct_1", "op_1").await.unwrap().unwrap().status, OperationStatus::Pending);
-        assert_eq!(store.circuit_operation("acct_2", "op_1").await.unwrap(), None);
+        assert_eq!(recorded(&store, "op_1").await.unwrap().status, OperationStatus::Pending);
+        assert_eq!(store.operation("acct_2", "op_1").await.unwrap(), None);
         let first = usage("use_1", &[1; 32]);
         store.submit(Unit { charge: Some(first.clone()), ..ended("op_1", OperationStatus::Completed, 12) }).await.unwrap();
         let second = usage("use_2", &[1; 32]);
@@ -383,10 +400,12 @@ on_both! {
         // fails, so op_3 gets no row at all.
         store.submit(ended("op_2", OperationStatus::Completed, 14)).await.unwrap();
         store.submit(Unit { charge: Some(first), ..ended("op_3", OperationStatus::Completed, 14) }).await.unwrap_err();
-        assert_eq!(store.circuit_operation("acct_1", "op_3").await.unwrap(), None);
+        assert_eq!(recorded(&store, "op_3").await, None);
         assert_eq!(store.gate_usage_totals("acct_1").await.unwrap(), (2, 4, 400));
-        let row = store.circuit_operation("acct_1", "op_1").await.unwrap().unwrap();
-        assert_eq!((row.status, row.cost_milli_yen, row.ended_at), (OperationStatus::Completed, Some(400), Some(12)));
+        let (row, run) = (recorded(&store, "op_1").await.unwrap(), recorded_run(&store, "op_1").await);
+        assert_eq!((row.status, run.cost_milli_yen, row.ended_at), (OperationStatus::Completed, Some(400), Some(12)));
+        assert_eq!((row.compute_us, run.gates_total, run.gates_done), (Some(7), 2, 2));
+        assert_eq!((run.bootstrap_ops, run.discounted, run.session_digest), (Some(4), Some(false), vec![1; 32]));
     }
 
     async fn runs_of_an_earlier_process_have_failed_and_old_ones_are_forgotten(store: Store) {
@@ -394,12 +413,19 @@ on_both! {
         open(&store, &session(&[1; 32], "acct_1")).await;
         store.submit(begin(operation("op_1"))).await.unwrap();
         store.submit(ended("op_2", OperationStatus::Completed, 12)).await.unwrap();
-        assert_eq!(store.fail_circuit_operations("node_2", "SERVICE_UNAVAILABLE", "", 19).await.unwrap(), 0);
-        assert_eq!(store.fail_circuit_operations("node_1", "SERVICE_UNAVAILABLE", "the node stopped", 20).await.unwrap(), 1);
-        let failed = store.circuit_operation("acct_1", "op_1").await.unwrap().unwrap();
+        let fail = async |node_id, at| {
+            let why = ["the circuit", "the operation"];
+            store.fail_unfinished_operations(node_id, "SERVICE_UNAVAILABLE", why, at).await.unwrap()
+        };
+        assert_eq!(fail("node_2", 19).await, 0);
+        assert_eq!(fail("node_1", 20).await, 1);
+        let failed = recorded(&store, "op_1").await.unwrap();
         assert_eq!((failed.status, failed.error_code.as_deref()), (OperationStatus::Failed, Some("SERVICE_UNAVAILABLE")));
-        assert_eq!(store.forget_circuit_operations(20).await.unwrap(), 1);
-        assert_eq!(store.circuit_operation("acct_1", "op_2").await.unwrap(), None);
+        assert_eq!((failed.error_message.as_deref(), failed.ended_at), (Some("the circuit"), Some(20)));
+        let nothing = recorded_run(&store, "op_1").await;
+        assert_eq!((nothing.bootstrap_ops, nothing.cost_milli_yen, nothing.discounted), (Some(0), Some(0), Some(false)));
+        assert_eq!(store.forget_operations(20).await.unwrap(), 1);
+        assert_eq!(recorded(&store, "op_2").await, None);
     }
 }
 

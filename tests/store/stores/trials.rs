@@ -124,7 +124,7 @@ on_both! {
         assert!(!store.erase_trial("acct_1", 19, 100).await.unwrap());
         assert!(store.erase_trial("acct_1", 20, 100).await.unwrap());
         assert_eq!(store.gate_usage_totals("acct_1").await.unwrap(), (0, 0, 0));
-        assert!(store.circuit_operation("acct_1", "op_1").await.unwrap().is_none());
+        assert_eq!(recorded(&store, "op_1").await, None);
         let audit = store.audit_ledger(100).await.unwrap();
         assert_eq!((audit.transfers, audit.open, audit.findings), (0, 0, vec![]));
         let none = Settlement { day_spent: 0, month_spent: 0, ..counted };
@@ -151,7 +151,7 @@ on_both! {
             assert_eq!(open(&store, &new).await, SessionOpened::Opened);
         }
         store.submit(charge(usage("use_1", &[1; 32]))).await.unwrap();
-        store.submit(begin(NewCircuitOperation { session_digest: [2; 32], ..operation("op_1") })).await.unwrap();
+        store.submit(begin(operation_of("op_1", NewOperationOf::Circuit(new_run([2; 32]))))).await.unwrap();
         for number in 1..=3 {
             store.end_gate_session(&[number; 32], SessionEnd::Deleted, 15).await.unwrap();
         }
