@@ -64,7 +64,7 @@ pub struct Billing {
     /// The key for the codes in the addresses of invoice pages.
     pub(crate) pages: Key,
     /// Wakes the job for the provider's events about anything but invoices.
-    pub(crate) told: Notify,
+    pub(crate) told: Arc<Notify>,
     /// Wakes the job for the provider's events about invoices.
-    pub(crate) told_of_invoices: Notify,
+    pub(crate) told_of_invoices: Arc<Notify>,
 }

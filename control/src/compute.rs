@@ -3,6 +3,7 @@
 
 pub mod bits;
 pub(crate) mod held_keys;
+pub(crate) mod keys_at_rest;
 pub(crate) mod lease;
 pub mod numbers;
 pub(crate) mod operation;
@@ -14,7 +15,6 @@ use store::Store;
 use self::bits::CircuitsConfig;
 use self::bits::circuits::StoredNetlists;
 use self::bits::sessions::Sessions;
-use self::numbers::arithmetic::open_keys::OpenKeys;
 use self::numbers::vault::Vault;
 use self::operation::running::RunningOperations;
 use crate::access::limits::Limits;
@@ -39,8 +39,6 @@ pub struct Compute {
     pub(crate) circuits: CircuitsConfig,
     pub(crate) netlists: StoredNetlists,
     pub(crate) vault: Arc<Vault>,
-    /// The open keys under which the engine computes on encrypted numbers.
-    pub(crate) open_keys: OpenKeys,
     /// The circuits and operations on numbers that this process computes.
     pub(crate) operations: RunningOperations,
     pub(crate) ledger: Arc<Ledger>,

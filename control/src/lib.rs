@@ -29,6 +29,7 @@ mod in_flight;
 mod listener;
 pub mod office;
 mod parsers;
+mod periodic;
 mod probe;
 mod resource;
 mod sealing;

@@ -112,7 +112,7 @@ pub struct Office {
     /// True if the node sends e-mails.
     pub(crate) sends_mail: bool,
     /// Wakes the jobs of the back office because new work exists.
-    pub(crate) told: Notify,
+    pub(crate) told: Arc<Notify>,
 }
 
 impl Office {

@@ -4,12 +4,14 @@
 //! Bytes that come from outside become typed values here. Faulty bytes become an error with a code of the
 //! specification.
 
+mod at_rest;
 mod bits;
 pub mod driver_trial;
 mod here;
 mod key;
 pub mod numbers;
 mod octets;
+mod open_keys;
 mod question;
 
 use std::ops::RangeInclusive;
@@ -22,6 +24,7 @@ use api::gates::BATCH_GATES_MAX;
 use crate::parsers::{megabytes, megabytes_or_auto, number, parsed, seconds};
 use crate::web::error::ApiError;
 
+pub use at_rest::{Finding, KeysAtRest, RestingKey};
 pub use bits::*;
 pub use engine::Choice as BackendChoice;
 pub use engine::Device as EngineDevice;
@@ -29,10 +32,10 @@ pub use engine::builtin;
 pub use engine::container::Form;
 pub use engine::{
     CircuitBound, CircuitError, EvaluationKey, GATES_MAX, Gate, Lwe, LweList, OperandBlock, PORT_BITS_MAX, Place,
-    Preset, SeededLweList, Usage,
+    Preset, Rows, SeededLweList, Usage,
 };
 pub use here::Here;
-pub use key::{AccountDigests, KeyName, Share};
+pub use key::{AccountDigests, KeyName, Operand, Share};
 pub use octets::{NotWork, read_end, read_work, write_end, write_work};
 pub use question::{Ending, Figures, Question, Work, WorkEnd, WorkError, Worker, ask};
 
@@ -167,6 +170,16 @@ pub enum RunError {
     Gone,
     /// Any other error.
     Api(ApiError),
+}
+
+impl RunError {
+    /// Returns the error for answers. `gone` makes the one for a closed session.
+    pub fn or_gone(self, gone: impl FnOnce() -> ApiError) -> ApiError {
+        match self {
+            RunError::Gone => gone(),
+            RunError::Api(error) => error,
+        }
+    }
 }
 
 impl From<engine::Error> for RunError {

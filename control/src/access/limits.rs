@@ -51,13 +51,9 @@ pub use period::{Period, month_start};
 /// The owner of a counter: an account's id, or `addr_` with a keyed digest of a network.
 pub(crate) type Subject = Arc<str>;
 
-/// Time between two flushes of the counters.
-const FLUSH_PERIOD: Duration = Duration::from_millis(100);
 /// Least time between two exchanges of lockouts that news triggers, so that a flood of failures does not cause a flood
 /// of exchanges.
 const NEWS_PERIOD: Duration = Duration::from_millis(50);
-/// Expired entries are removed once in this many flushes: every minute.
-const FLUSHES_A_SWEEP: u64 = 600;
 
 /// The rate limits of a node.
 pub struct Limits {
@@ -343,37 +339,22 @@ impl Limits {
         self.look.notify_one();
     }
 
-    async fn sweep(&self, now: Timestamp) {
+    /// Removes expired entries.
+    pub async fn sweep(&self, now: Timestamp) {
         self.lockouts.sweep(now).await;
         self.counters.sweep(now).await;
         self.bursts.sweep(now);
+    }
+
+    /// Writes the counts that the database does not have yet, and gives back the reserved units of idle accounts.
+    pub async fn flush(&self, now: Timestamp) {
+        self.counters.flush(now).await;
     }
 
     /// Writes all counts and failures that the database does not have yet.
     pub async fn close(&self, now: Timestamp) {
         self.counters.close(now).await;
         self.exchange_lockouts(now).await;
-    }
-
-    /// Flushes the counters and exchanges lockouts until the node stops. `exchange_period`: the time between two
-    /// exchanges of lockouts.
-    pub async fn keep(self: Arc<Self>, exchange_period: Duration, mut stopped: watch::Receiver<bool>) {
-        let mut tick = tokio::time::interval(FLUSH_PERIOD);
-        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let flushes_an_exchange = (exchange_period.as_micros() / FLUSH_PERIOD.as_micros()).max(1) as u64;
-        for ticks in 1u64.. {
-            tokio::select! {
-                _ = tick.tick() => {}
-                _ = stopped.wait_for(|stopped| *stopped) => return,
-            }
-            self.counters.flush(self.clock.now()).await;
-            if ticks % flushes_an_exchange == 0 {
-                self.exchange_lockouts(self.clock.now()).await;
-            }
-            if ticks % FLUSHES_A_SWEEP == 0 {
-                self.sweep(self.clock.now()).await;
-            }
-        }
     }
 
     /// Exchanges lockouts whenever [`Limits::look_at_lockouts`] was called, until the node stops.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use store::{GateUsage, Store, Unit};
+use store::{GateUsage, Unit};
 
 use crate::billing::ledger::{PaidBy, Reservation};
 use crate::billing::tariff::Price;
@@ -36,23 +36,23 @@ pub struct Charge<'a> {
 
 impl Charge<'_> {
     /// Writes `unit`, the usage row and the posting of the reservation in one transaction, then counts the gates in the
-    /// metrics.
+    /// metrics. A circuit without gates has no usage row.
     pub async fn book(
         &self,
         now: Timestamp,
         telemetry: &Telemetry,
-        store: &Store,
         to: &ChargeTo,
         reservation: &Reservation,
         unit: Unit,
     ) -> Result<(), ApiError> {
-        let charge = GateUsage {
+        let gates = total(self.counts);
+        let usage = GateUsage {
             usage_id: ids::usage(now).as_str().to_owned(),
             transfer_id: reservation.transfer_id(),
             session_digest: to.digest,
             account_id: to.paid_by.account.as_str().to_owned(),
             environment: to.paid_by.environment,
-            gates: total(self.counts) as i64,
+            gates: gates as i64,
             by_gate: by_gate(self.counts)?,
             bootstrap_ops: self.price.bootstrap_ops as i64,
             bootstraps_done: self.bootstraps as i64,
@@ -60,9 +60,8 @@ impl Charge<'_> {
             compute_us: microseconds(self.compute),
             created_at: now.0,
         };
-        let (posting, counts) = (reservation.posting(now), reservation.counts(named(self.counts)));
-        store.submit(Unit { charge: Some(charge), posting, counts, ..unit }).await?;
-        reservation.keep();
+        let unit = Unit { charge: (gates > 0).then_some(usage), ..unit };
+        reservation.book(unit, named(self.counts), now).await?;
         telemetry.gates_charged(self.counts.iter().map(|(gate, count)| (gate.name(), *count)));
         Ok(())
     }

@@ -6,15 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
-use tokio::time::MissedTickBehavior;
-
 use super::leases::{Job, holds_lease};
 use super::payments::in_background;
 use super::{Billing, alerts, mail, months, notices, periods, provider_events, purchases, standing};
 use crate::clock::Timestamp;
-use crate::web::error::ApiError;
+use crate::periodic::Periodic;
 
 /// Time between two looks for work.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
@@ -25,32 +21,22 @@ const FORGET_PERIOD: Duration = Duration::from_secs(3600);
 /// hour later.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// Starts the jobs of billing. They run until the node stops.
-pub fn start(billing: &Arc<Billing>, stopped: &watch::Receiver<bool>) -> Vec<JoinHandle<()>> {
-    Job::ALL.into_iter().map(|job| tokio::spawn(keep(billing.clone(), job, stopped.clone()))).collect()
-}
-
-async fn keep(billing: Arc<Billing>, job: Job, mut stopped: watch::Receiver<bool>) {
-    let mut tick = tokio::time::interval(LOOK_PERIOD);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut last = Last { tried: Timestamp(0), billed_through: 0 };
-    loop {
-        tokio::select! {
-            _ = tick.tick() => {}
-            () = billing.told.notified(), if job == Job::ProviderEvents => {}
-            () = billing.told_of_invoices.notified(), if job == Job::InvoiceEvents => {}
-            _ = stopped.wait_for(|stopped| *stopped) => return,
+/// Returns the jobs of billing, for the list of the node's periodic work.
+pub fn periodic(billing: &Arc<Billing>) -> Vec<Periodic> {
+    let of = |job: Job| {
+        let last = Last { tried: Timestamp(0), billed_through: 0 };
+        let run = Periodic::new(job.name(), LOOK_PERIOD, (billing.clone(), last), move |(billing, last)| {
+            Box::pin(look(billing, job, last))
+        });
+        // another node repeats the step
+        let run = run.cut_short();
+        match job {
+            Job::ProviderEvents => run.woken_by(&billing.told),
+            Job::InvoiceEvents => run.woken_by(&billing.told_of_invoices),
+            _ => run,
         }
-        let done = tokio::select! {
-            done = look(&billing, job, &mut last) => done,
-            // the node stops: another node repeats this step
-            _ = stopped.wait_for(|stopped| *stopped) => return,
-        };
-        if let Err(error) = done {
-            let job = job.name();
-            tracing::warn!(job, cause = error.message, "a billing job failed; the node tries again in a second");
-        }
-    }
+    };
+    Job::ALL.map(of).into()
 }
 
 /// The state of a job between two looks for work.
@@ -62,7 +48,7 @@ struct Last {
 }
 
 /// Looks for work of this kind, and does it. A node that finds no work writes nothing to the database.
-async fn look(billing: &Arc<Billing>, job: Job, last: &mut Last) -> Result<(), ApiError> {
+async fn look(billing: &Arc<Billing>, job: Job, last: &mut Last) -> anyhow::Result<()> {
     let (store, now) = (&billing.store, billing.clock.now());
     let has_work = match job {
         Job::Alerts => !store.untold_alerts(1).await?.is_empty(),

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use api::{AccountId, Code};
 use parking_lot::Mutex;
-use store::{BeyondAllowance, LostReservation, NewReservation, OperationCounts, Posting, Reserved, Store, Wanted};
+use store::{
+    BeyondAllowance, LostReservation, NewReservation, OperationCounts, Posting, Reserved, Store, Unit, Wanted,
+};
 
 use crate::access::limits::Period;
 use crate::access::trials;
@@ -54,7 +56,7 @@ impl From<&Caller> for PaidBy {
 }
 
 /// The price of work, reserved before the work began. Dropping this value gives the reservation back, unless
-/// [`Reservation::keep`] was called.
+/// [`Reservation::book`] has succeeded.
 pub struct Reservation {
     ledger: Arc<Ledger>,
     account: AccountId,
@@ -82,35 +84,7 @@ impl Ledger {
         self.rate
     }
 
-    /// Reserves the price of gates. For a trial: one operation for each gate (readings A14).
-    pub async fn reserve_gates(
-        self: &Arc<Self>,
-        by: &PaidBy,
-        gates: u64,
-        price: &Price,
-        now: Timestamp,
-    ) -> Result<Reservation, ApiError> {
-        let wanted = match by.environment {
-            Environment::Trial => trial_operations(gates),
-            environment => {
-                let pays = pays_for_gates(by.plan, environment) && price.cost.0 > 0;
-                pays.then_some(Wanted::MilliYen(price.cost.0))
-            }
-        };
-        self.reserve(by, wanted, now).await
-    }
-
-    /// Reserves the compute units of an operation. For a trial: one operation.
-    pub async fn reserve_units(
-        self: &Arc<Self>,
-        by: &PaidBy,
-        price: &OperationPrice,
-        now: Timestamp,
-    ) -> Result<Reservation, ApiError> {
-        self.reserve(by, wanted_units(by, price), now).await
-    }
-
-    /// Refuses compute units that [`Ledger::reserve_units`] would refuse at this moment. Reserves nothing.
+    /// Refuses compute units that [`Ledger::reserve`] would refuse at this moment. Reserves nothing.
     pub async fn check_units(&self, by: &PaidBy, price: &OperationPrice, now: Timestamp) -> Result<(), ApiError> {
         let Some(wanted) = wanted_units(by, price) else { return Ok(()) };
         let asked = self.new_reservation(by, wanted, now);
@@ -120,7 +94,8 @@ impl Ledger {
         }
     }
 
-    async fn reserve(
+    /// Reserves what work takes ([`wanted_gates`], [`wanted_units`]). `None`: nothing is to be paid.
+    pub async fn reserve(
         self: &Arc<Self>,
         by: &PaidBy,
         wanted: Option<Wanted>,
@@ -263,8 +238,17 @@ impl Reservation {
         self.transfer_id.clone()
     }
 
+    /// Writes a unit, the posting of this reservation, and the count of the completed operations by name: all or none. A
+    /// reservation whose unit was not written is still to be given back.
+    pub async fn book(&self, unit: Unit, operations: Vec<(String, i64)>, now: Timestamp) -> Result<(), store::Error> {
+        let unit = Unit { posting: self.posting(now), counts: self.counts(operations), ..unit };
+        self.ledger.store.submit(unit).await?;
+        self.keep();
+        Ok(())
+    }
+
     /// Makes the step, of a unit of work, that posts this reservation. `None`: nothing is to be paid.
-    pub fn posting(&self, now: Timestamp) -> Option<Posting> {
+    fn posting(&self, now: Timestamp) -> Option<Posting> {
         let account_id = self.account.as_str().to_owned();
         let (allowance, nano_usd_of_unit) = (self.allowance, self.nano_usd_of_unit);
         let transfer_id = self.transfer_id.clone()?;
@@ -272,7 +256,7 @@ impl Reservation {
     }
 
     /// Makes the step, of a unit of work, that counts completed operations by name. `None`: there is nothing to count.
-    pub fn counts(&self, operations: Vec<(String, i64)>) -> Option<OperationCounts> {
+    fn counts(&self, operations: Vec<(String, i64)>) -> Option<OperationCounts> {
         let account_id = self.account.as_str().to_owned();
         (!self.is_of_trial && !operations.is_empty()).then_some(OperationCounts {
             account_id,
@@ -282,7 +266,7 @@ impl Reservation {
     }
 
     /// Notes that the reservation was posted, so that dropping it gives nothing back.
-    pub fn keep(&self) {
+    fn keep(&self) {
         self.settled.store(true, Ordering::Relaxed);
         if let Some(transfer_id) = &self.transfer_id {
             self.ledger.held.lock().remove(transfer_id);
@@ -313,8 +297,19 @@ impl Drop for Reservation {
     }
 }
 
+/// Returns what gates take: of a trial one operation for each gate (readings A14).
+pub fn wanted_gates(by: &PaidBy, gates: u64, price: &Price) -> Option<Wanted> {
+    match by.environment {
+        Environment::Trial => trial_operations(gates),
+        environment => {
+            let pays = pays_for_gates(by.plan, environment) && price.cost.0 > 0;
+            pays.then_some(Wanted::MilliYen(price.cost.0))
+        }
+    }
+}
+
 /// Returns what the compute units of an operation take: of a trial one operation.
-fn wanted_units(by: &PaidBy, price: &OperationPrice) -> Option<Wanted> {
+pub fn wanted_units(by: &PaidBy, price: &OperationPrice) -> Option<Wanted> {
     match by.environment {
         Environment::Trial => trial_operations(1),
         environment => Some(Wanted::Fcu {

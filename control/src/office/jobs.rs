@@ -5,11 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
-
 use super::Office;
 use crate::clock::Timestamp;
-use crate::web::error::ApiError;
+use crate::periodic::Periodic;
 
 /// Time between two searches for work.
 const LOOK_PERIOD: Duration = Duration::from_secs(5);
@@ -17,33 +15,20 @@ const LOOK_PERIOD: Duration = Duration::from_secs(5);
 const LEASE: Duration = Duration::from_secs(120);
 /// No document is put off for longer: `ANGO_INGEST_WAIT_S` is at most a day.
 const LONGEST_WAIT: Duration = Duration::from_secs(86_400);
-/// The name of the lease.
+/// The name of the jobs and of their lease.
 const JOB: &str = "office";
 
-/// Does the jobs of the back office until the node stops.
-pub async fn keep(office: Arc<Office>, mut stopped: watch::Receiver<bool>) {
-    let mut tick = tokio::time::interval(LOOK_PERIOD);
-    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+/// Returns the jobs of the back office, for the list of the node's periodic work.
+pub fn periodic(office: &Arc<Office>) -> Periodic {
     // the clock may have gone back while no node ran
-    let mut latest = Timestamp(i64::MAX);
-    loop {
-        tokio::select! {
-            _ = tick.tick() => {}
-            () = office.told.notified() => {}
-            _ = stopped.wait_for(|stopped| *stopped) => return,
-        }
-        let done = tokio::select! {
-            done = look(&office, &mut latest) => done,
-            // the node stops: the next node does this step again
-            _ = stopped.wait_for(|stopped| *stopped) => return,
-        };
-        if let Err(error) = done {
-            tracing::warn!(cause = error.message, "the jobs of the back office failed and will be tried again");
-        }
-    }
+    let latest = Timestamp(i64::MAX);
+    Periodic::new(JOB, LOOK_PERIOD, (office.clone(), latest), |(office, latest)| Box::pin(look(office, latest)))
+        .woken_by(&office.told)
+        // the next node does the step again
+        .cut_short()
 }
 
-async fn look(office: &Office, latest: &mut Timestamp) -> Result<(), ApiError> {
+async fn look(office: &Office, latest: &mut Timestamp) -> anyhow::Result<()> {
     let now = office.clock.now();
     let furthest = now.plus(LONGEST_WAIT).0;
     // documents that wait would wait longer by as much as the clock of this node, or of another one, went back

@@ -9,7 +9,8 @@ use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 
 /// An error that a handler returns in place of its answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
 pub struct ApiError {
     /// The error's code, which decides the status of the answer.
     pub code: Code,

@@ -11,12 +11,11 @@ use std::time::{Duration, Instant};
 use api::OperationId;
 use api::params::PresetFacts;
 use engine::container::Form;
-use engine::{Circuit, CircuitError, EvaluationKey, Gate, GateList, LweList, Params, Preset};
+use engine::{Circuit, CircuitError, EvaluationKey, Gate, GateList, LweList, OperandBlock, Params, Preset};
 use tokio::sync::oneshot;
 
-use super::here::KeyShape;
 use super::question::{Figures, GatesQuestion, Question, Work, WorkEnd, Worker, ask};
-use super::{ComputeConfig, Here, KeyName, RunError, Share, too_large_key};
+use super::{ComputeConfig, Here, KeyName, Operand, RunError, Share, too_large_key};
 use crate::web::error::ApiError;
 
 pub use ciphertexts::{
@@ -28,10 +27,11 @@ pub use planning::{InputNoise, Mapping, PlanCache, PlanFacts, PlannedCircuit};
 pub use seeds::Seeds;
 pub use stored_key::{KeyStore, SealedKey, StoredKey};
 
-/// An open key, with the properties that its ciphertexts must match.
+/// A key for gates, with the properties that its ciphertexts must match.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenKey {
     name: KeyName,
+    weight: u32,
     /// The key's preset.
     pub preset: Preset,
     /// Whether another library made the key. Then the preset's figures for security and failure do not hold for the
@@ -42,7 +42,7 @@ pub struct OpenKey {
     fingerprint: Option<[u8; 8]>,
 }
 
-/// An open key that is closed on drop, so that no key stays open when a request ends early.
+/// A session's key that is closed on drop, so that no key stays open when a request ends early.
 pub struct OwnedKey {
     worker: Here,
     key: OpenKey,
@@ -56,15 +56,28 @@ impl std::ops::Deref for OwnedKey {
     }
 }
 
+impl OwnedKey {
+    /// Closes the key and ends its name. The key accepts no new work, and its memory is overwritten. The receiver is
+    /// ready when that is done (readings G3). A key may be closed more than once.
+    pub fn close(&self) -> oneshot::Receiver<()> {
+        let (erased, hears) = oneshot::channel();
+        let tell = move || {
+            // the receiver may have been dropped
+            let _ = erased.send(());
+        };
+        self.worker.close_key(self.key.name, Box::new(tell));
+        hears
+    }
+}
+
 impl Drop for OwnedKey {
     fn drop(&mut self) {
-        // closing a key twice is harmless
-        drop(self.worker.close(&self.key));
+        drop(self.close());
     }
 }
 
 /// A gate and its operands as base64, in the order a, b, sel.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct GateText<'a> {
     /// The gate.
     pub gate: Gate,
@@ -73,18 +86,29 @@ pub struct GateText<'a> {
 }
 
 /// An operand in a member of a gate.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub enum OperandText<'a> {
     /// A ciphertext in base64.
     Text(&'a str),
-    /// The words of a ciphertext stored on the node, and the form for writing results.
-    Kept(&'a [u32], Form),
+    /// A bit of a value stored on the node.
+    Kept {
+        /// The value's name.
+        name: Operand,
+        /// The value's bits.
+        value: OperandBlock,
+        /// Index of the bit.
+        bit: usize,
+        /// The form for writing results.
+        form: Form,
+    },
 }
 
 /// Gates that are ready to run.
 pub struct Program {
     /// The gates that remain to be computed after folding. The charge is for the requested gates.
     list: GateList,
+    /// The name of each block of operands.
+    operands: Vec<Operand>,
     /// The form of each gate's first operand. The gate's result is written in this form.
     forms: Vec<Form>,
 }
@@ -162,9 +186,9 @@ impl Program {
         key: &OpenKey,
         deadline: Instant,
     ) -> Result<Outcome, RunError> {
-        let Program { list, forms } = self;
+        let Program { list, operands, forms } = self;
         let (submitted, shape) = (Instant::now(), [list.gates().len(), list.dimension() + 1]);
-        let question = Question::Gates(GatesQuestion { list });
+        let question = Question::Gates(GatesQuestion { list, operands });
         match ask(worker, key.work(id, question, deadline), shape)?.await {
             WorkEnd::Completed { results, figures: Figures { compute, units } } => {
                 let waited = submitted.elapsed().saturating_sub(compute);
@@ -179,29 +203,21 @@ impl Program {
 impl OpenKey {
     /// Makes the work of a question under this key.
     pub fn work(&self, id: OperationId, question: Question, deadline: Instant) -> Work {
-        Work { id, key: self.name, question, deadline }
+        Work { id, key: self.name, weight: self.weight, question, deadline }
     }
 }
 
 impl Here {
-    /// Opens a key of an account, so that gates can run under it. Blocks: the first key of a shape waits until the
-    /// kernels for this shape are compiled, which takes some seconds on a GPU. Call this outside the async threads.
-    pub fn open(&self, key: StoredKey, share: Share) -> Result<OwnedKey, ApiError> {
-        let (preset, imported, params, fingerprint) = (key.preset, key.imported, key.gate_params(), key.fingerprint);
-        let name = self.open_key(key, KeyShape::Bits(params), share)?;
-        Ok(OwnedKey { worker: self.clone(), key: OpenKey { name, preset, imported, params, fingerprint } })
-    }
-
-    /// Closes a key. The key accepts no new work, and its memory is overwritten. The receiver is ready when that is
-    /// done (readings G3).
-    pub fn close(&self, key: &OpenKey) -> oneshot::Receiver<()> {
-        let (erased, hears) = oneshot::channel();
-        let tell = move || {
-            // the receiver may have been dropped
-            let _ = erased.send(());
-        };
-        self.close_key(key.name, Box::new(tell));
-        hears
+    /// Opens a key that is at rest, so that gates can run under it. The first key of a shape waits until the kernels
+    /// for this shape are compiled, which takes some seconds on a GPU. If this call does not come to its end, the name
+    /// ends.
+    ///
+    /// # Errors
+    /// When the worker has no room for the key.
+    pub async fn open(&self, key: OpenKey) -> Result<OwnedKey, ApiError> {
+        let owned = OwnedKey { worker: self.clone(), key };
+        self.opened(key.name, key.weight).await?;
+        Ok(owned)
     }
 }
 

@@ -3,21 +3,35 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use api::{AccountId, OperationId};
-use engine::{Error, Failed, GateList, KeySource, OPERATION_ROWS_MAX, OnErased, Params, Task};
-use parking_lot::{Mutex, RwLock};
-use tokio::sync::oneshot;
+use engine::{Error, Failed, GateList, OPERATION_ROWS_MAX, OnErased, Params, Task};
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, oneshot};
 
+use super::at_rest::{KeysAtRest, RestingKey};
 use super::bits::PlanCache;
 use super::key::{AccountDigests, KeyName, Share};
 use super::numbers::NumbersShape;
+use super::open_keys::{NotOpen, OpenKeys, OpenedKey};
 use super::question::{Ending, Figures, GatesQuestion, Question, Work, WorkEnd, WorkError, Worker};
-use super::{BackendChoice, ComputeConfig, DeviceFacts, EngineDevice, Usage, bounds, driver_trial, refused};
+use super::{
+    BackendChoice, ComputeConfig, DeviceFacts, EngineDevice, Usage, bounds, driver_trial, memory_bytes, refused,
+};
 use crate::caller::Plan;
 use crate::secrets::Key;
 use crate::web::error::ApiError;
+
+/// Time after which an unused key for numbers is closed.
+const IDLE: Duration = Duration::from_secs(10 * 60);
+/// For each time that the process's memory has this many bytes, one key for numbers may be open. The tables of an open
+/// key have up to 16 MB. If a further key is opened, the key that was unused for longest is closed.
+const MEMORY_OF_KEY: u64 = 128 << 20;
+/// Number of keys for numbers that may be open on any machine, however small its memory is.
+const NUMBERS_KEYS_MIN: u64 = 64;
 
 /// The worker of this process. A clone shares the same worker.
 #[derive(Clone)]
@@ -26,24 +40,65 @@ pub struct Here {
 }
 
 struct Shared {
-    engine: engine::Engine,
-    accounts: AccountDigests,
+    engine: Arc<engine::Engine>,
+    accounts: Arc<AccountDigests>,
     plans: Arc<PlanCache>,
-    /// The open keys. A key is removed when its memory is overwritten.
-    keys: RwLock<HashMap<KeyName, OpenedKey>>,
-    /// The work that has not ended. `None`: about to be submitted.
+    at_rest: OnceLock<Arc<dyn KeysAtRest>>,
+    keys: Arc<OpenKeys<EngineKey>>,
+    /// Largest number of open keys for numbers.
+    numbers_keys_max: usize,
+    /// As many keys are opened at the same time as the machine has cores.
+    openings: Arc<Semaphore>,
+    /// The work that waits until its key is open, and how often it was sent. Work that is cancelled meanwhile is
+    /// removed.
+    waiting: Mutex<HashMap<OperationId, usize>>,
+    /// The submitted work that has not ended. `None`: about to be submitted.
     running: Mutex<HashMap<OperationId, Option<engine::OperationId>>>,
 }
 
-/// A key that is open in the engine.
-#[derive(Clone)]
-struct OpenedKey {
+/// A key that is open in the engine. Work that runs under the key holds a reference.
+pub(super) struct EngineKey {
+    engine: Weak<engine::Engine>,
     session: engine::SessionId,
-    shape: KeyShape,
+    pub(super) shape: KeyShape,
+    used: Mutex<Instant>,
+}
+
+impl OpenedKey for EngineKey {
+    fn close(&self, erased: OnErased) {
+        match self.engine.upgrade() {
+            Some(engine) => engine.close(self.session, erased),
+            // an engine that has stopped has overwritten all keys
+            None => erased(),
+        }
+    }
+}
+
+impl EngineKey {
+    fn is_of_numbers(&self) -> bool {
+        matches!(self.shape, KeyShape::Numbers(_))
+    }
+}
+
+impl From<NotOpen> for ApiError {
+    fn from(error: NotOpen) -> ApiError {
+        match error {
+            NotOpen::Refused(error) => refused(error),
+            NotOpen::NotFound(error) => error,
+        }
+    }
+}
+
+impl From<NotOpen> for WorkError {
+    fn from(error: NotOpen) -> WorkError {
+        WorkError::Engine(match error {
+            NotOpen::Refused(error) => error,
+            NotOpen::NotFound(error) => Error::Key(error.message),
+        })
+    }
 }
 
 /// Everything of a key that the plan of a question depends on.
-#[derive(Clone)]
 pub(super) enum KeyShape {
     /// A key for gates and circuits.
     Bits(Params),
@@ -79,8 +134,31 @@ impl Here {
     }
 
     fn with(engine: engine::Engine, accounts: Key) -> Here {
-        let (plans, keys, running) = Default::default();
-        Here { shared: Arc::new(Shared { engine, accounts: AccountDigests::new(accounts), plans, keys, running }) }
+        let (plans, at_rest, waiting, running) = Default::default();
+        let cores = thread::available_parallelism().map_or(1, Into::into);
+        Here {
+            shared: Arc::new(Shared {
+                engine: Arc::new(engine),
+                accounts: Arc::new(AccountDigests::new(accounts)),
+                plans,
+                at_rest,
+                keys: OpenKeys::new(),
+                numbers_keys_max: (memory_bytes() / MEMORY_OF_KEY).max(NUMBERS_KEYS_MIN) as usize,
+                openings: Arc::new(Semaphore::new(cores)),
+                waiting,
+                running,
+            }),
+        }
+    }
+
+    /// Chooses where the worker finds keys at rest. Until then, no name means a key. Only the first call counts.
+    pub fn find_keys_in(&self, at_rest: Arc<dyn KeysAtRest>) {
+        self.shared.at_rest.get_or_init(|| at_rest);
+    }
+
+    /// Returns what makes the names of accounts.
+    pub fn accounts(&self) -> Arc<AccountDigests> {
+        self.shared.accounts.clone()
     }
 
     /// Returns the build string of the backend (readings O7).
@@ -119,27 +197,130 @@ impl Here {
         self.shared.engine.shutdown();
     }
 
-    /// Opens a key of an account.
-    pub(super) fn open_key(&self, key: impl KeySource, shape: KeyShape, share: Share) -> Result<KeyName, ApiError> {
-        let account = engine::AccountId(share.account.0);
-        let session = self.shared.engine.open(key, account, share.weight).map_err(refused)?;
-        let name = KeyName::fresh(share.account);
-        self.shared.keys.write().insert(name, OpenedKey { session, shape });
-        Ok(name)
+    /// Finds the open key of a name, or opens the key at rest. `weight`: the weight of the key's account.
+    pub(super) async fn opened(&self, name: KeyName, weight: u32) -> Result<Arc<EngineKey>, NotOpen> {
+        if let Some(key) = self.open_now(&name) {
+            return Ok(key);
+        }
+        if name.numbers_key_id().is_some() {
+            self.make_room();
+        }
+        let (engine, openings) = (self.shared.engine.clone(), self.shared.openings.clone());
+        let at_rest = self.shared.at_rest.get().cloned().ok_or(Error::Gone)?;
+        self.shared.keys.get_or_open(name, || open(engine, openings, at_rest, name, weight)).await
     }
 
-    /// Closes a key and calls `erased` when the key's memory is overwritten. A key may be closed more than once.
+    fn open_now(&self, name: &KeyName) -> Option<Arc<EngineKey>> {
+        let key = self.shared.keys.get(name)?;
+        *key.used.lock() = Instant::now();
+        Some(key)
+    }
+
+    /// Ends the name of a session's key, closes the key and calls `erased` when the key's memory is overwritten. A name
+    /// may be closed more than once.
     pub(super) fn close_key(&self, name: KeyName, erased: OnErased) {
-        let session = self.shared.keys.read().get(&name).map(|key| key.session);
-        let Some(session) = session else { return erased() };
-        let shared = Arc::downgrade(&self.shared);
-        let forget = move || {
-            if let Some(shared) = shared.upgrade() {
-                shared.keys.write().remove(&name);
-            }
-            erased();
+        // first the name: otherwise work could open the key again
+        if let Some(at_rest) = self.shared.at_rest.get() {
+            at_rest.end(name);
+        }
+        self.shared.keys.close(name, erased);
+    }
+
+    /// Closes a key for numbers, unless work runs under the key. A key that is still at rest is opened again by its
+    /// next work.
+    pub fn release(&self, name: KeyName) {
+        match self.shared.keys.get(&name) {
+            // one reference is that of the list, and one is here
+            Some(key) if Arc::strong_count(&key) > 2 => {}
+            _ => self.shared.keys.close(name, Box::new(|| {})),
+        }
+    }
+
+    /// Returns the names of the keys for numbers that are open or being opened.
+    pub fn open_numbers_keys(&self) -> Vec<KeyName> {
+        let names = self.shared.keys.names();
+        names.into_iter().filter(|name| name.numbers_key_id().is_some()).collect()
+    }
+
+    /// Closes the keys for numbers that were not used for some minutes. A job calls this.
+    pub fn close_idle(&self) {
+        let idle = |_: &KeyName, key: &Arc<EngineKey>| {
+            key.is_of_numbers() && Arc::strong_count(key) == 1 && key.used.lock().elapsed() >= IDLE
         };
-        self.shared.engine.close(session, Box::new(forget));
+        self.shared.keys.close_those(idle);
+    }
+
+    /// Makes room for one more key for numbers: closes the key that was unused for longest.
+    fn make_room(&self) {
+        let names = self.open_numbers_keys();
+        if names.len() < self.shared.numbers_keys_max {
+            return;
+        }
+        let unused = names.into_iter().filter_map(|name| {
+            let key = self.shared.keys.get(&name)?;
+            (Arc::strong_count(&key) == 2).then(|| (*key.used.lock(), name))
+        });
+        if let Some((_, name)) = unused.min_by_key(|&(used, _)| used) {
+            self.release(name);
+        }
+    }
+
+    /// Takes work whose key is not open: opens the key, unless the work is cancelled meanwhile.
+    fn ask_later(&self, work: Work) -> Ending {
+        *self.shared.waiting.lock().entry(work.id.clone()).or_default() += 1;
+        let here = self.clone();
+        let answered = tokio::spawn(async move {
+            let opened = here.opened(work.key, work.weight).await;
+            if !here.still_waits(&work.id) {
+                return WorkEnd::Cancelled(Vec::new());
+            }
+            match opened.map_err(WorkError::from).and_then(|key| here.submit(work, &key)) {
+                Ok(ending) => ending.await,
+                Err(error) => WorkEnd::Failed(error),
+            }
+        });
+        Box::pin(async move { answered.await.unwrap_or(WorkEnd::Failed(WorkError::Dropped)) })
+    }
+
+    /// Ends the wait of some work. False: the work was cancelled.
+    fn still_waits(&self, id: &OperationId) -> bool {
+        let mut waiting = self.shared.waiting.lock();
+        let Some(sent) = waiting.get_mut(id) else { return false };
+        *sent -= 1;
+        if *sent == 0 {
+            waiting.remove(id);
+        }
+        true
+    }
+
+    fn submit(&self, Work { id, question, deadline, .. }: Work, key: &Arc<EngineKey>) -> Result<Ending, WorkError> {
+        let task = self.task(question, &key.shape)?;
+        let (tell, hears) = oneshot::channel();
+        let (shared, ended, used) = (Arc::downgrade(&self.shared), id.clone(), key.clone());
+        let done = move |outcome| {
+            if let Some(shared) = shared.upgrade() {
+                shared.running.lock().remove(&ended);
+            }
+            drop(used);
+            // the receiver may have been dropped
+            drop(tell.send(outcome));
+        };
+        // on the list before the submission, because the work may end before its submission returns
+        self.shared.running.lock().insert(id.clone(), None);
+        let submitted = self.shared.engine.submit(key.session, task, Some(deadline), Box::new(done));
+        let mut running = self.shared.running.lock();
+        match submitted {
+            Ok(operation) => {
+                if let Some(listed) = running.get_mut(&id) {
+                    *listed = Some(operation);
+                }
+                Ok(Box::pin(async move { hears.await.map_or(WorkEnd::Failed(WorkError::Dropped), end) }))
+            }
+            Err(error) => {
+                running.remove(&id);
+                Err(error.into())
+            }
+        }
     }
 
     fn running(&self, id: &OperationId) -> Option<engine::OperationId> {
@@ -149,7 +330,7 @@ impl Here {
     /// Makes the engine's task of a question under a key of this shape.
     fn task(&self, question: Question, shape: &KeyShape) -> Result<Task, WorkError> {
         match (question, shape) {
-            (Question::Gates(GatesQuestion { list }), KeyShape::Bits(params)) => {
+            (Question::Gates(GatesQuestion { list, .. }), KeyShape::Bits(params)) => {
                 check_dimension(list.dimension(), params)?;
                 check_gates(&list)?;
                 Ok(list.into())
@@ -163,6 +344,34 @@ impl Here {
             _ => Err(WorkError::Unfit("the question is of another kind than the key".to_owned())),
         }
     }
+}
+
+/// Finds a key at rest and opens it in the engine. The first key of a shape waits until the kernels for this shape are
+/// compiled, which takes some seconds on a GPU.
+async fn open(
+    engine: Arc<engine::Engine>,
+    openings: Arc<Semaphore>,
+    at_rest: Arc<dyn KeysAtRest>,
+    name: KeyName,
+    weight: u32,
+) -> Result<EngineKey, NotOpen> {
+    let found = at_rest.find(name).await?.ok_or(Error::Gone)?;
+    let turn = openings.acquire_owned().await.map_err(ApiError::internal)?;
+    let opening = tokio::task::spawn_blocking(move || {
+        let (_turn, account) = (turn, engine::AccountId(name.account.0));
+        let (session, shape) = match found {
+            RestingKey::Session(key) => {
+                let shape = KeyShape::Bits(key.gate_params());
+                (engine.open(key, account, weight)?, shape)
+            }
+            RestingKey::Numbers(key) => {
+                let shape = Arc::new(NumbersShape::of(&key));
+                (engine.open(key, account, weight)?, KeyShape::Numbers(shape))
+            }
+        };
+        Ok(EngineKey { engine: Arc::downgrade(&engine), session, shape, used: Mutex::new(Instant::now()) })
+    });
+    opening.await.map_err(ApiError::internal)?
 }
 
 fn check_dimension(found: usize, params: &Params) -> Result<(), WorkError> {
@@ -181,33 +390,10 @@ fn check_gates(list: &GateList) -> Result<(), WorkError> {
 }
 
 impl Worker for Here {
-    fn ask(&self, Work { id, key, question, deadline }: Work) -> Result<Ending, WorkError> {
-        let OpenedKey { session, shape } = self.shared.keys.read().get(&key).cloned().ok_or(Error::Gone)?;
-        let task = self.task(question, &shape)?;
-        let (tell, hears) = oneshot::channel();
-        let (shared, ended) = (Arc::downgrade(&self.shared), id.clone());
-        let done = move |outcome| {
-            if let Some(shared) = shared.upgrade() {
-                shared.running.lock().remove(&ended);
-            }
-            // the receiver may have been dropped
-            drop(tell.send(outcome));
-        };
-        // on the list before the submission, because the work may end before its submission returns
-        self.shared.running.lock().insert(id.clone(), None);
-        let submitted = self.shared.engine.submit(session, task, Some(deadline), Box::new(done));
-        let mut running = self.shared.running.lock();
-        match submitted {
-            Ok(operation) => {
-                if let Some(listed) = running.get_mut(&id) {
-                    *listed = Some(operation);
-                }
-                Ok(Box::pin(async move { hears.await.map_or(WorkEnd::Failed(WorkError::Dropped), end) }))
-            }
-            Err(error) => {
-                running.remove(&id);
-                Err(error.into())
-            }
+    fn ask(&self, work: Work) -> Result<Ending, WorkError> {
+        match self.open_now(&work.key) {
+            Some(key) => self.submit(work, &key),
+            None => Ok(self.ask_later(work)),
         }
     }
 
@@ -217,6 +403,7 @@ impl Worker for Here {
     }
 
     fn cancel(&self, id: &OperationId) {
+        self.shared.waiting.lock().remove(id);
         if let Some(operation) = self.running(id) {
             self.shared.engine.cancel(operation);
         }
@@ -230,5 +417,169 @@ fn end(outcome: Result<engine::Done, Failed>) -> WorkEnd {
         }
         Err(Failed { error: Error::Cancelled, completed }) => WorkEnd::Cancelled(completed),
         Err(Failed { error, .. }) => WorkEnd::Failed(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use api::params::SecurityLevel;
+    use api::{EncryptionKeyId, OperationId};
+    use engine::{Gate, LweList};
+
+    use super::super::at_rest::Finding;
+    use super::*;
+    use crate::config::Config;
+    use crate::work::numbers::{StoredNumbersKey, params_of};
+
+    /// One key at rest, found when the test allows.
+    struct OneKey {
+        name: KeyName,
+        found: AtomicUsize,
+        may_find: Semaphore,
+        ended: Mutex<Vec<KeyName>>,
+    }
+
+    struct AtRest(Arc<OneKey>);
+
+    impl KeysAtRest for AtRest {
+        fn find(&self, name: KeyName) -> Finding {
+            let one = self.0.clone();
+            Box::pin(async move {
+                one.may_find.acquire().await.expect("open").forget();
+                one.found.fetch_add(1, Ordering::Relaxed);
+                if name != one.name || one.ended.lock().contains(&name) {
+                    return Ok(None);
+                }
+                let params = params_of((64, 40, 1), SecurityLevel::Testing, false)?;
+                let key = StoredNumbersKey::of_rows(&params, [7; 8], Vec::new(), Box::new(|_| Err("no rows".into())))?;
+                Ok(Some(RestingKey::Numbers(key)))
+            })
+        }
+
+        fn end(&self, name: KeyName) {
+            self.0.ended.lock().push(name);
+        }
+    }
+
+    fn start(folder: &tempfile::TempDir) -> (Here, Arc<OneKey>) {
+        let config = Config::in_folder(folder.path());
+        let here = Here::start(&config.compute, folder.path().join("kernels"), Key::default()).unwrap();
+        let (found, ended) = Default::default();
+        let one = Arc::new(OneKey { name: name(&here, 1), found, may_find: Semaphore::new(0), ended });
+        here.find_keys_in(Arc::new(AtRest(one.clone())));
+        (here, one)
+    }
+
+    fn name(here: &Here, number: u128) -> KeyName {
+        KeyName::of_numbers_key(share(here), &EncryptionKeyId::from_bits(number))
+    }
+
+    fn share(here: &Here) -> Share {
+        here.share(&AccountId::from_bits(1), Plan::Free)
+    }
+
+    /// Work that ends as soon as its key is open, because its question is of another kind.
+    fn work(key: KeyName, id: u128) -> Work {
+        let list = GateList::new(vec![Gate::Not], LweList::from_words(1, vec![1, 2]));
+        let question = Question::Gates(GatesQuestion { list, operands: Vec::new() });
+        let deadline = Instant::now() + Duration::from_secs(60);
+        Work { id: OperationId::from_bits(id), key, weight: 1, question, deadline }
+    }
+
+    fn was_open(end: &WorkEnd) -> bool {
+        matches!(end, WorkEnd::Failed(WorkError::Unfit(_)))
+    }
+
+    fn is_gone(end: &WorkEnd) -> bool {
+        *end == WorkEnd::Failed(WorkError::Engine(Error::Gone))
+    }
+
+    async fn closed(here: &Here) {
+        let closed = async {
+            while here.usage().sessions > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), closed).await.expect("the key is closed");
+    }
+
+    #[tokio::test]
+    async fn work_opens_its_key_at_rest_once_and_an_unknown_name_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (here, one) = start(&folder);
+        // the second and the third are the same work, sent twice
+        let [first, second, third] = [1, 2, 2].map(|id| here.ask(work(one.name, id)).unwrap());
+        one.may_find.add_permits(1);
+        let (first, second, third) = tokio::join!(first, second, third);
+        assert!([&first, &second, &third].into_iter().all(was_open), "{first:?} {second:?} {third:?}");
+        assert_eq!((one.found.load(Ordering::Relaxed), here.usage().sessions), (1, 1));
+        // the key is open: the worker answers at once
+        assert!(matches!(here.ask(work(one.name, 3)), Err(WorkError::Unfit(_))));
+        one.may_find.add_permits(1);
+        let unknown = here.ask(work(name(&here, 2), 4)).unwrap().await;
+        assert!(is_gone(&unknown), "{unknown:?}");
+        assert_eq!((here.usage().sessions, here.open_numbers_keys()), (1, vec![one.name]));
+    }
+
+    #[tokio::test]
+    async fn g3_a_name_that_ends_while_its_key_opens_is_refused_and_the_key_is_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let (here, one) = start(&folder);
+        let waits = here.ask(work(one.name, 1)).unwrap();
+        while here.open_numbers_keys().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        // the source has found the key before the name ends
+        let (tell, hears) = oneshot::channel();
+        let erased = move || {
+            let _ = tell.send(());
+        };
+        here.shared.keys.close(one.name, Box::new(erased));
+        one.may_find.add_permits(1);
+        let end = waits.await;
+        assert!(is_gone(&end), "{end:?}");
+        hears.await.expect("the worker reports that the key is overwritten");
+        assert_eq!((one.found.load(Ordering::Relaxed), here.usage().sessions), (1, 0));
+        // from now on, the name means no key
+        here.close_key(one.name, Box::new(|| {}));
+        one.may_find.add_permits(1);
+        let end = here.ask(work(one.name, 2)).unwrap().await;
+        assert!(is_gone(&end), "{end:?}");
+        assert_eq!(here.usage().sessions, 0);
+    }
+
+    #[tokio::test]
+    async fn work_that_is_cancelled_while_its_key_opens_does_not_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let (here, one) = start(&folder);
+        let waits = here.ask(work(one.name, 1)).unwrap();
+        here.cancel(&OperationId::from_bits(1));
+        one.may_find.add_permits(1);
+        assert_eq!(waits.await, WorkEnd::Cancelled(Vec::new()));
+        assert!(here.shared.waiting.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_key_for_numbers_is_released_unless_work_runs_and_opened_again_by_its_next_work() {
+        let folder = tempfile::tempdir().unwrap();
+        let (here, one) = start(&folder);
+        one.may_find.add_permits(2);
+        here.open_numbers(one.name, share(&here)).await.unwrap();
+        // work that runs holds the key
+        let running = here.opened(one.name, 1).await.unwrap();
+        here.release(one.name);
+        here.close_idle();
+        assert_eq!(here.open_numbers_keys(), [one.name]);
+        drop(running);
+        here.close_idle();
+        assert_eq!(here.open_numbers_keys(), [one.name], "used a moment ago");
+        here.release(one.name);
+        assert!(here.open_numbers_keys().is_empty());
+        closed(&here).await;
+        let end = here.ask(work(one.name, 1)).unwrap().await;
+        assert!(was_open(&end), "{end:?}");
+        assert_eq!(one.found.load(Ordering::Relaxed), 2);
     }
 }

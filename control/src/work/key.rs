@@ -1,26 +1,69 @@
-//! How work names keys and accounts. A worker learns no account's id: accounts are told apart by keyed digests.
+//! How work names keys, accounts and operands. A worker learns no account's id: accounts are told apart by keyed
+//! digests.
 
+use api::{CiphertextId, EncryptionKeyId, HandleId};
 use hmac::{Hmac, KeyInit, Mac};
+use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
 use crate::caller::Plan;
-use crate::ids;
 use crate::secrets::Key;
 
-/// The name of a key that is open for work. A name is never used again.
+/// The name of a key at rest. The name follows from the key at rest, so all nodes of a database give the key this name,
+/// and a worker finds the key by the name ([`KeysAtRest`](super::KeysAtRest)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KeyName {
     /// The account that owns the key.
     pub(super) account: AccountDigest,
-    /// 128 random bits.
-    pub(super) key: u128,
+    /// The key.
+    pub(super) key: RestingId,
+}
+
+/// A key within its account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum RestingId {
+    /// The key of a gate session: the first 128 bits of the digest that identifies the session in the database.
+    Session(u128),
+    /// A stored key for encrypted numbers: the 128 bits of its id.
+    Numbers(u128),
 }
 
 impl KeyName {
-    /// Makes the name of a key of this account that is about to open.
-    pub(super) fn fresh(account: AccountDigest) -> KeyName {
-        KeyName { account, key: u128::from_be_bytes(ids::random()) }
+    /// Names the key of the account's session with this digest.
+    pub fn of_session(share: Share, digest: &[u8; 32]) -> KeyName {
+        let (first, _) = digest.split_first_chunk().expect("32 bytes");
+        KeyName { account: share.account, key: RestingId::Session(u128::from_be_bytes(*first)) }
     }
+
+    /// Names a stored key of the account.
+    pub fn of_numbers_key(share: Share, key_id: &EncryptionKeyId) -> KeyName {
+        KeyName { account: share.account, key: RestingId::Numbers(key_id.bits()) }
+    }
+
+    /// Returns the id of the stored key that this name means. `None`: the name means the key of a session.
+    pub fn numbers_key_id(&self) -> Option<EncryptionKeyId> {
+        match self.key {
+            RestingId::Session(_) => None,
+            RestingId::Numbers(bits) => Some(EncryptionKeyId::from_bits(bits)),
+        }
+    }
+
+    /// Whether the name means a key of this account.
+    pub fn is_of(&self, share: Share) -> bool {
+        self.account == share.account
+    }
+}
+
+/// Where the ciphertexts of operands are, beside the question.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operand {
+    /// Only in the question.
+    Words,
+    /// Under this handle of the session whose key the work names. Only bits.
+    Value(HandleId),
+    /// In the vault, as the ciphertext with this id. Only numbers.
+    Object(CiphertextId),
 }
 
 /// An account as workers know it: the first 128 bits of HMAC-SHA-256 of its id.
@@ -75,5 +118,23 @@ mod tests {
         let trial = one.share(&account, Plan::Trial);
         assert_eq!(trial.account, named.account);
         assert!(trial.weight < named.weight);
+    }
+
+    #[test]
+    fn a_key_has_the_same_name_on_all_nodes_and_no_other_key_has_it() {
+        let [one, same] = [1, 1].map(|secret| AccountDigests::new(Key::new([secret; 32])));
+        let [first, second] = [7, 8].map(AccountId::from_bits);
+        let share = |digests: &AccountDigests, account| digests.share(account, Plan::Free);
+        let digest = [3; 32];
+        let name = KeyName::of_session(share(&one, &first), &digest);
+        assert_eq!(name, KeyName::of_session(share(&same, &first), &digest));
+        assert_ne!(name, KeyName::of_session(share(&one, &second), &digest));
+        assert_ne!(name, KeyName::of_session(share(&one, &first), &[4; 32]));
+        // ids of both kinds may have the same bits
+        let key_id = EncryptionKeyId::from_bits(u128::from_be_bytes([3; 16]));
+        let numbers = KeyName::of_numbers_key(share(&one, &first), &key_id);
+        assert_ne!(name, numbers);
+        assert_eq!((name.numbers_key_id(), numbers.numbers_key_id()), (None, Some(key_id)));
+        assert!(name.is_of(share(&same, &first)) && !name.is_of(share(&same, &second)));
     }
 }

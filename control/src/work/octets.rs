@@ -2,45 +2,44 @@
 //! containers, little-endian. Both have a version. Bytes that are not exactly one value are refused, and no size is
 //! believed before the bytes are there.
 
+mod behind;
+mod end;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use api::{OperationId, octets};
-use engine::{CircuitBound, Error, Gate, GateList, LweList, OPERATION_ROWS_MAX, OperandBlock, Place, Rows};
+use api::OperationId;
+use engine::{GateList, OPERATION_ROWS_MAX, OperandBlock, Place, WEIGHTS};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
+use self::behind::{Behind, VERSION, check_version, gate, nanoseconds, push_words, split, with_head};
 use super::bits::{InputNoise, Mapping};
-use super::key::{AccountDigest, KeyName};
+use super::key::{AccountDigest, KeyName, Operand, RestingId};
 use super::numbers::{Asked, Operation, Sources, StoredOperand};
-use super::question::{CircuitQuestion, Figures, GatesQuestion, NumbersQuestion, Question, Work, WorkEnd, WorkError};
+use super::question::{CircuitQuestion, GatesQuestion, NumbersQuestion, Question, Work};
 
-/// The version of both forms.
-const VERSION: u32 = 1;
-/// Longest head in bytes. The longest one has the places of the operands of [`OPERATION_ROWS_MAX`] gates.
-const HEAD_BYTES_MAX: usize = 16 << 20;
-
-/// Why bytes are no work, or no end of work.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not in the form of work: {0}")]
-pub struct NotWork(String);
-
-impl NotWork {
-    fn because(why: impl Into<String>) -> NotWork {
-        NotWork(why.into())
-    }
-}
+pub use self::behind::NotWork;
+pub use self::end::{read_end, write_end};
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WorkHead {
     version: u32,
     id: OperationId,
-    /// 32 hexadecimal digits each.
+    /// 32 hexadecimal digits, as in [`KeyHead`].
     account: String,
-    key: String,
+    key: KeyHead,
+    weight: u32,
     left_ns: u64,
     question: QuestionHead,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum KeyHead {
+    Session(String),
+    Numbers(String),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -49,8 +48,7 @@ enum QuestionHead {
     Gates {
         gates: Vec<String>,
         dimension: usize,
-        /// Number of ciphertexts of each block.
-        blocks: Vec<usize>,
+        blocks: Vec<RowsHead>,
         /// Block and row of each operand.
         places: Vec<(u32, u32)>,
     },
@@ -58,10 +56,18 @@ enum QuestionHead {
         by_gate: bool,
         fresh: bool,
         dimension: usize,
-        inputs: usize,
+        inputs: Vec<RowsHead>,
         netlist_bytes: usize,
     },
     Numbers(NumbersHead),
+}
+
+/// Ciphertexts behind the head, one after another: a block of operands of gates, or an input of a circuit.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RowsHead {
+    rows: usize,
+    operand: Operand,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -84,50 +90,16 @@ struct NumbersHead {
 #[serde(deny_unknown_fields)]
 struct ContainerHead {
     bytes: usize,
+    operand: Operand,
     /// Hexadecimal digits.
     sources: Option<String>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct EndHead {
-    version: u32,
-    id: OperationId,
-    end: EndKind,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-enum EndKind {
-    Completed { rows: usize, row_words: usize, compute_ns: u64, units: u64 },
-    Cancelled { completed: Vec<(String, u64)> },
-    Busy { retry_after_ns: u64 },
-    DeadlinePassed,
-    Gone,
-    NotRun,
-    ShuttingDown,
-    Device { cause: String },
-    Key { cause: String },
-    KeyTooLarge { bytes: u64, bytes_max: u64 },
-    TooLarge { of: Bound, needed: u64, max: u64 },
-    Config { cause: String },
-    Unfit { cause: String },
-    Dropped,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Bound {
-    Rows,
-    HostBytes,
-    DeviceBytes,
 }
 
 /// Writes work as bytes.
 pub fn write_work(work: &Work) -> Vec<u8> {
     let mut behind = Vec::new();
     let question = match &work.question {
-        Question::Gates(question) => write_gates(&question.list, &mut behind),
+        Question::Gates(question) => write_gates(question, &mut behind),
         Question::Circuit(question) => write_circuit(question, &mut behind),
         Question::Numbers(question) => QuestionHead::Numbers(write_numbers(question, &mut behind)),
     };
@@ -135,7 +107,11 @@ pub fn write_work(work: &Work) -> Vec<u8> {
         version: VERSION,
         id: work.id.clone(),
         account: format!("{:032x}", work.key.account.0),
-        key: format!("{:032x}", work.key.key),
+        key: match work.key.key {
+            RestingId::Session(bits) => KeyHead::Session(format!("{bits:032x}")),
+            RestingId::Numbers(bits) => KeyHead::Numbers(format!("{bits:032x}")),
+        },
+        weight: work.weight,
         left_ns: nanoseconds(work.deadline.saturating_duration_since(Instant::now())),
         question,
     };
@@ -149,15 +125,28 @@ pub fn write_work(work: &Work) -> Vec<u8> {
 pub fn read_work(bytes: &[u8]) -> Result<Work, NotWork> {
     let (head, mut behind): (WorkHead, _) = split(bytes)?;
     check_version(head.version)?;
-    let key = KeyName { account: AccountDigest(number(&head.account)?), key: number(&head.key)? };
+    let key = match (&head.key, &head.question) {
+        (KeyHead::Session(digits), QuestionHead::Gates { .. } | QuestionHead::Circuit { .. }) => {
+            RestingId::Session(number(digits)?)
+        }
+        (KeyHead::Numbers(digits), QuestionHead::Numbers(_)) => RestingId::Numbers(number(digits)?),
+        _ => return Err(NotWork::because("the question is of another kind than the key")),
+    };
+    let key = KeyName { account: AccountDigest(number(&head.account)?), key };
+    if !WEIGHTS.contains(&head.weight) {
+        return Err(NotWork::because("a weight that no account has"));
+    }
     let left = Duration::from_nanos(head.left_ns);
     let deadline = Instant::now().checked_add(left).ok_or_else(|| NotWork::because("the deadline is too far"))?;
     let question = match head.question {
         QuestionHead::Gates { gates, dimension, blocks, places } => {
-            read_gates(&gates, dimension, &blocks, &places, &mut behind)?
+            read_gates(&gates, dimension, blocks, &places, &mut behind)?
         }
         QuestionHead::Circuit { by_gate, fresh, dimension, inputs, netlist_bytes } => {
-            let inputs = behind.ciphertexts(dimension, inputs)?;
+            let operands = inputs.into_iter().map(|RowsHead { rows, operand }| Ok((rows, of_bits(operand)?)));
+            let operands = operands.collect::<Result<Vec<_>, NotWork>>()?;
+            let rows = operands.iter().try_fold(0usize, |sum, (rows, _)| sum.checked_add(*rows));
+            let inputs = behind.ciphertexts(dimension, rows.ok_or_else(|| NotWork::because("too many inputs"))?)?;
             let netlist = String::from_utf8(behind.take(netlist_bytes)?.to_vec())
                 .map_err(|_| NotWork::because("the netlist is not UTF-8"))?;
             Question::Circuit(CircuitQuestion {
@@ -165,82 +154,34 @@ pub fn read_work(bytes: &[u8]) -> Result<Work, NotWork> {
                 mapping: if by_gate { Mapping::Gates } else { Mapping::Cells },
                 noise: if fresh { InputNoise::Fresh } else { InputNoise::Any },
                 inputs,
+                operands,
                 planned: None,
             })
         }
         QuestionHead::Numbers(numbers) => read_numbers(numbers, &mut behind)?,
     };
     behind.end()?;
-    Ok(Work { id: head.id, key, question, deadline })
+    Ok(Work { id: head.id, key, weight: head.weight, question, deadline })
 }
 
-/// Writes the end of the work with this id as bytes.
-pub fn write_end(id: &OperationId, end: &WorkEnd) -> Vec<u8> {
-    let mut behind = Vec::new();
-    let end = match end {
-        WorkEnd::Completed { results, figures: Figures { compute, units } } => {
-            push_words(&results.words, &mut behind);
-            EndKind::Completed {
-                rows: results.len(),
-                row_words: results.row_words,
-                compute_ns: nanoseconds(*compute),
-                units: *units,
-            }
-        }
-        WorkEnd::Cancelled(completed) => EndKind::Cancelled {
-            completed: completed.iter().map(|(gate, count)| (gate.name().to_owned(), *count)).collect(),
-        },
-        WorkEnd::Failed(error) => failed(error),
-    };
-    with_head(&EndHead { version: VERSION, id: id.clone(), end }, &behind)
-}
-
-/// Reads the end of the work with this id.
-///
-/// # Errors
-/// When the bytes are not exactly one end of this version, or are the end of other work.
-pub fn read_end(id: &OperationId, bytes: &[u8]) -> Result<WorkEnd, NotWork> {
-    let (head, mut behind): (EndHead, _) = split(bytes)?;
-    check_version(head.version)?;
-    if head.id != *id {
-        return Err(NotWork::because("the end of other work"));
-    }
-    let end = match head.end {
-        EndKind::Completed { rows, row_words, compute_ns, units } => {
-            let words = rows.checked_mul(row_words).filter(|_| row_words > 0);
-            let words = behind.words(words.ok_or_else(|| NotWork::because("no rows"))?)?;
-            let figures = Figures { compute: Duration::from_nanos(compute_ns), units };
-            WorkEnd::Completed { results: Rows { row_words, words }, figures }
-        }
-        EndKind::Cancelled { completed } => WorkEnd::Cancelled(
-            completed.into_iter().map(|(name, count)| Ok((gate(&name)?, count))).collect::<Result<_, _>>()?,
-        ),
-        failed => WorkEnd::Failed(error_of(failed)?),
-    };
-    behind.end()?;
-    Ok(end)
-}
-
-fn write_gates(list: &GateList, behind: &mut Vec<u8>) -> QuestionHead {
-    let places = list.places_of(0..list.gates().len());
-    let count = places.iter().map(|place| place.block + 1).max().unwrap_or(0);
-    let blocks = (0..count).map(|block| {
-        let rows = list.block(block);
+fn write_gates(question: &GatesQuestion, behind: &mut Vec<u8>) -> QuestionHead {
+    let list = &question.list;
+    let blocks = question.blocks().map(|(operand, rows)| {
         rows.iter().for_each(|row| push_words(row, behind));
-        rows.len()
+        RowsHead { rows: rows.len(), operand: operand.clone() }
     });
     QuestionHead::Gates {
         gates: list.gates().iter().map(|gate| gate.name().to_owned()).collect(),
         dimension: list.dimension(),
         blocks: blocks.collect(),
-        places: places.iter().map(|place| (place.block, place.row)).collect(),
+        places: list.places_of(0..list.gates().len()).iter().map(|place| (place.block, place.row)).collect(),
     }
 }
 
 fn read_gates(
     gates: &[String],
     dimension: usize,
-    blocks: &[usize],
+    blocks: Vec<RowsHead>,
     places: &[(u32, u32)],
     behind: &mut Behind<'_>,
 ) -> Result<Question, NotWork> {
@@ -249,26 +190,30 @@ fn read_gates(
     if gates.is_empty() || gates.len() > OPERATION_ROWS_MAX || places.len() != wanted {
         return Err(NotWork::because("gates and operands do not fit"));
     }
-    let is_there = |&(block, row): &(u32, u32)| blocks.get(block as usize).is_some_and(|&rows| (row as usize) < rows);
+    let is_there =
+        |&(block, row): &(u32, u32)| blocks.get(block as usize).is_some_and(|block| (row as usize) < block.rows);
     if !places.iter().all(is_there) {
         return Err(NotWork::because("an operand that is not there"));
     }
-    let read = blocks.iter().map(|&rows| Ok(Arc::new(behind.ciphertexts(dimension, rows)?) as OperandBlock));
-    let blocks = read.collect::<Result<Vec<_>, NotWork>>()?;
+    let read = blocks.into_iter().map(|RowsHead { rows, operand }| {
+        Ok((of_bits(operand)?, Arc::new(behind.ciphertexts(dimension, rows)?) as OperandBlock))
+    });
+    let (operands, blocks) = read.collect::<Result<Vec<_>, NotWork>>()?.into_iter().unzip();
     let places = places.iter().map(|&(block, row)| Place { block, row }).collect();
     // the noise that the preset assumes holds for folded gates alone
     let list = GateList::of_places(gates, blocks, places).folded();
-    Ok(Question::Gates(GatesQuestion { list }))
+    Ok(Question::Gates(GatesQuestion { list, operands }))
 }
 
 fn write_circuit(question: &CircuitQuestion, behind: &mut Vec<u8>) -> QuestionHead {
     question.inputs.iter().for_each(|row| push_words(row, behind));
     behind.extend_from_slice(question.netlist.as_bytes());
+    let input = |(rows, operand): &(usize, Operand)| RowsHead { rows: *rows, operand: operand.clone() };
     QuestionHead::Circuit {
         by_gate: question.mapping == Mapping::Gates,
         fresh: question.noise == InputNoise::Fresh,
         dimension: question.inputs.dimension(),
-        inputs: question.inputs.len(),
+        inputs: question.operands.iter().map(input).collect(),
         netlist_bytes: question.netlist.len(),
     }
 }
@@ -291,6 +236,7 @@ fn write_numbers(question: &NumbersQuestion, behind: &mut Vec<u8>) -> NumbersHea
     }
     let container = |operand: &&StoredOperand| ContainerHead {
         bytes: operand.bytes.len(),
+        operand: operand.operand.clone(),
         sources: operand.sources.to_bytes().map(hex::encode),
     };
     NumbersHead {
@@ -313,10 +259,10 @@ fn read_numbers(head: NumbersHead, behind: &mut Behind<'_>) -> Result<Question, 
     }
     let plain = plain.map(|count| behind.numbers(count)).transpose()?;
     let coefficients = coefficients.map(|count| behind.numbers(count)).transpose()?;
-    let read = containers.into_iter().map(|ContainerHead { bytes, sources }| {
+    let read = containers.into_iter().map(|ContainerHead { bytes, operand, sources }| {
         let bytes = Arc::new(Zeroizing::new(behind.take(bytes)?.to_vec()));
         let sources = sources.map(hex::decode).transpose().map_err(|_| NotWork::because("sources"))?;
-        Ok(StoredOperand { bytes, sources: Sources::from_bytes(sources.as_deref()) })
+        Ok(StoredOperand { operand: of_numbers(operand)?, bytes, sources: Sources::from_bytes(sources.as_deref()) })
     });
     let containers = read.collect::<Result<Vec<_>, NotWork>>()?;
     let operand = |at: usize| containers.get(at).cloned().ok_or_else(|| NotWork::because("a container is missing"));
@@ -329,138 +275,19 @@ fn read_numbers(head: NumbersHead, behind: &mut Behind<'_>) -> Result<Question, 
     Ok(Question::Numbers(NumbersQuestion { asked, operands, planned: None }))
 }
 
-fn failed(error: &WorkError) -> EndKind {
-    match error.clone() {
-        WorkError::Engine(error) => match error {
-            Error::Busy { retry_after } => EndKind::Busy { retry_after_ns: nanoseconds(retry_after) },
-            Error::DeadlinePassed => EndKind::DeadlinePassed,
-            Error::Gone => EndKind::Gone,
-            Error::Cancelled => EndKind::NotRun,
-            Error::ShuttingDown => EndKind::ShuttingDown,
-            Error::Device(cause) => EndKind::Device { cause },
-            Error::Key(cause) => EndKind::Key { cause },
-            Error::KeyTooLarge { bytes, bytes_max } => EndKind::KeyTooLarge { bytes, bytes_max },
-            Error::CircuitTooLarge { of, needed, max } => EndKind::TooLarge { of: of.into(), needed, max },
-            Error::Config(cause) => EndKind::Config { cause },
-        },
-        WorkError::Unfit(cause) => EndKind::Unfit { cause },
-        WorkError::Dropped => EndKind::Dropped,
+/// Refuses a name that no operand of gates and circuits has.
+fn of_bits(operand: Operand) -> Result<Operand, NotWork> {
+    match operand {
+        Operand::Words | Operand::Value(_) => Ok(operand),
+        Operand::Object(_) => Err(NotWork::because("bits are no ciphertext of the vault")),
     }
 }
 
-fn error_of(kind: EndKind) -> Result<WorkError, NotWork> {
-    Ok(WorkError::Engine(match kind {
-        EndKind::Busy { retry_after_ns } => Error::Busy { retry_after: Duration::from_nanos(retry_after_ns) },
-        EndKind::DeadlinePassed => Error::DeadlinePassed,
-        EndKind::Gone => Error::Gone,
-        EndKind::NotRun => Error::Cancelled,
-        EndKind::ShuttingDown => Error::ShuttingDown,
-        EndKind::Device { cause } => Error::Device(cause),
-        EndKind::Key { cause } => Error::Key(cause),
-        EndKind::KeyTooLarge { bytes, bytes_max } => Error::KeyTooLarge { bytes, bytes_max },
-        EndKind::TooLarge { of, needed, max } => Error::CircuitTooLarge { of: of.into(), needed, max },
-        EndKind::Config { cause } => Error::Config(cause),
-        EndKind::Unfit { cause } => return Ok(WorkError::Unfit(cause)),
-        EndKind::Dropped => return Ok(WorkError::Dropped),
-        EndKind::Completed { .. } | EndKind::Cancelled { .. } => return Err(NotWork::because("no failure")),
-    }))
-}
-
-impl From<CircuitBound> for Bound {
-    fn from(of: CircuitBound) -> Bound {
-        match of {
-            CircuitBound::Rows => Bound::Rows,
-            CircuitBound::HostBytes => Bound::HostBytes,
-            CircuitBound::DeviceBytes => Bound::DeviceBytes,
-        }
-    }
-}
-
-impl From<Bound> for CircuitBound {
-    fn from(of: Bound) -> CircuitBound {
-        match of {
-            Bound::Rows => CircuitBound::Rows,
-            Bound::HostBytes => CircuitBound::HostBytes,
-            Bound::DeviceBytes => CircuitBound::DeviceBytes,
-        }
-    }
-}
-
-/// The bytes behind a head that were not read yet.
-struct Behind<'a> {
-    bytes: &'a [u8],
-}
-
-impl<'a> Behind<'a> {
-    fn take(&mut self, count: usize) -> Result<&'a [u8], NotWork> {
-        let (taken, rest) =
-            self.bytes.split_at_checked(count).ok_or_else(|| NotWork::because("bytes are missing behind the head"))?;
-        self.bytes = rest;
-        Ok(taken)
-    }
-
-    fn words(&mut self, count: usize) -> Result<Vec<u32>, NotWork> {
-        let bytes = self.take(count.checked_mul(4).ok_or_else(|| NotWork::because("too many words"))?)?;
-        let mut words: Vec<u32> = bytemuck::pod_collect_to_vec(bytes);
-        if cfg!(target_endian = "big") {
-            words.iter_mut().for_each(|word| *word = u32::from_le(*word));
-        }
-        Ok(words)
-    }
-
-    fn numbers(&mut self, count: usize) -> Result<Vec<f64>, NotWork> {
-        let bytes = self.take(count.checked_mul(8).ok_or_else(|| NotWork::because("too many numbers"))?)?;
-        let numbers: Vec<f64> = bytes.as_chunks().0.iter().copied().map(f64::from_le_bytes).collect();
-        if !numbers.iter().all(|number| number.is_finite()) {
-            return Err(NotWork::because("a number that is not finite"));
-        }
-        Ok(numbers)
-    }
-
-    /// Takes ciphertexts of this dimension, `[rows][dimension + 1]` words.
-    fn ciphertexts(&mut self, dimension: usize, rows: usize) -> Result<LweList, NotWork> {
-        if dimension == 0 {
-            return Err(NotWork::because("ciphertexts of dimension 0"));
-        }
-        let words = dimension.checked_add(1).and_then(|row| row.checked_mul(rows));
-        let words = words.ok_or_else(|| NotWork::because("too many words"))?;
-        Ok(LweList::from_words(dimension, self.words(words)?))
-    }
-
-    fn end(&self) -> Result<(), NotWork> {
-        match self.bytes {
-            [] => Ok(()),
-            _ => Err(NotWork::because("bytes are left over")),
-        }
-    }
-}
-
-fn split<'a, H: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(H, Behind<'a>), NotWork> {
-    let cut = octets::split(bytes, HEAD_BYTES_MAX);
-    let (head, bytes) = cut.map_err(|error| NotWork::because(format!("{error:?}")))?;
-    let head = serde_json::from_slice(head).map_err(|error| NotWork::because(error.to_string()))?;
-    Ok((head, Behind { bytes }))
-}
-
-fn with_head(head: &impl Serialize, behind: &[u8]) -> Vec<u8> {
-    let head = serde_json::to_vec(head).expect("numbers and texts are JSON");
-    let mut bytes = octets::begin(&head, behind.len());
-    bytes.extend_from_slice(behind);
-    bytes
-}
-
-fn check_version(version: u32) -> Result<(), NotWork> {
-    match version {
-        VERSION => Ok(()),
-        other => Err(NotWork::because(format!("version {other}, not {VERSION}"))),
-    }
-}
-
-fn push_words(words: &[u32], bytes: &mut Vec<u8>) {
-    if cfg!(target_endian = "little") {
-        bytes.extend_from_slice(bytemuck::cast_slice(words));
-    } else {
-        bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+/// Refuses a name that no operand of operations on numbers has.
+fn of_numbers(operand: Operand) -> Result<Operand, NotWork> {
+    match operand {
+        Operand::Words | Operand::Object(_) => Ok(operand),
+        Operand::Value(_) => Err(NotWork::because("numbers are no value under a handle")),
     }
 }
 
@@ -470,16 +297,12 @@ fn number(digits: &str) -> Result<u128, NotWork> {
     number.ok_or_else(|| NotWork::because("a name that is not 32 hexadecimal digits"))
 }
 
-fn gate(name: &str) -> Result<Gate, NotWork> {
-    Gate::from_name(name).ok_or_else(|| NotWork::because("an unknown gate"))
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
+    use api::{CiphertextId, HandleId, octets};
+    use engine::{Gate, LweList};
+
+    use super::behind::HEAD_BYTES_MAX;
     use super::*;
 
     const NETLIST: &str = "1 3\n2 1 1\n1 1\n\n2 1 0 1 2 AND\n";
@@ -489,8 +312,20 @@ mod tests {
     }
 
     fn work(question: Question) -> Work {
-        let key = KeyName { account: AccountDigest(1), key: u128::MAX };
-        Work { id: id(7), key, question, deadline: Instant::now() + Duration::from_secs(3600) }
+        let key = match question {
+            Question::Numbers(_) => RestingId::Numbers(u128::MAX),
+            _ => RestingId::Session(u128::MAX),
+        };
+        let key = KeyName { account: AccountDigest(1), key };
+        Work { id: id(7), key, weight: 16, question, deadline: Instant::now() + Duration::from_secs(3600) }
+    }
+
+    fn value(bits: u128) -> Operand {
+        Operand::Value(HandleId::from_bits(bits))
+    }
+
+    fn object(bits: u128) -> Operand {
+        Operand::Object(CiphertextId::from_bits(bits))
     }
 
     fn block(masks: &[u32]) -> OperandBlock {
@@ -498,7 +333,8 @@ mod tests {
     }
 
     fn operand(bytes: &[u8], seed: u8) -> StoredOperand {
-        StoredOperand { bytes: Arc::new(Zeroizing::new(bytes.to_vec())), sources: Sources::of_seed(&[seed; 32]) }
+        let (operand, sources) = (object(seed.into()), Sources::of_seed(&[seed; 32]));
+        StoredOperand { operand, bytes: Arc::new(Zeroizing::new(bytes.to_vec())), sources }
     }
 
     fn every_kind() -> Vec<Work> {
@@ -510,6 +346,7 @@ mod tests {
             mapping: Mapping::Gates,
             noise: InputNoise::Fresh,
             inputs: LweList::from_words(2, vec![1, 2, 3, 4, 5, u32::MAX]),
+            operands: vec![(1, value(3)), (1, Operand::Words)],
             planned: None,
         };
         let same = operand(b"container", 1);
@@ -525,36 +362,11 @@ mod tests {
             Question::Numbers(NumbersQuestion { asked: asked(operation), operands, planned: None })
         };
         vec![
-            work(Question::Gates(GatesQuestion { list })),
+            work(Question::Gates(GatesQuestion { list, operands: vec![Operand::Words, value(2)] })),
             work(Question::Circuit(circuit)),
             work(numbers(Operation::Multiply, vec![same.clone(), same])),
             work(numbers(Operation::Add, vec![operand(b"", 1), operand(b"xy", 2)])),
         ]
-    }
-
-    fn every_end() -> Vec<WorkEnd> {
-        let figures = Figures { compute: Duration::from_nanos(1_234_567_891), units: u64::MAX };
-        let errors = [
-            Error::Busy { retry_after: Duration::from_millis(1500) },
-            Error::DeadlinePassed,
-            Error::Gone,
-            Error::Cancelled,
-            Error::ShuttingDown,
-            Error::Device("card \"0\"\n".to_owned()),
-            Error::Key("gone".to_owned()),
-            Error::KeyTooLarge { bytes: 2, bytes_max: 1 },
-            Error::CircuitTooLarge { of: CircuitBound::DeviceBytes, needed: u64::MAX, max: 1 },
-            Error::Config("a setting".to_owned()),
-        ];
-        let failed =
-            errors.map(WorkError::Engine).into_iter().chain([WorkError::Unfit("no".to_owned()), WorkError::Dropped]);
-        let ends = [
-            WorkEnd::Completed { results: Rows { row_words: 2, words: vec![1, u32::MAX, 3, 4] }, figures },
-            WorkEnd::Completed { results: Rows::none(3), figures },
-            WorkEnd::Cancelled(vec![(Gate::Mux, u64::MAX), (Gate::Nand, 0)]),
-            WorkEnd::Cancelled(Vec::new()),
-        ];
-        ends.into_iter().chain(failed.map(WorkEnd::Failed)).collect()
     }
 
     /// Bytes of work without the time that is left, which grows less.
@@ -570,7 +382,8 @@ mod tests {
         for work in every_kind() {
             let bytes = write_work(&work);
             let read = read_work(&bytes).unwrap();
-            assert_eq!((&read.id, read.key), (&work.id, work.key));
+            assert_eq!((&read.id, read.key, read.weight), (&work.id, work.key, work.weight));
+            assert_eq!(read.question.operands(), work.question.operands());
             assert!(
                 read.deadline >= Instant::now() + Duration::from_secs(3500)
                     && read.deadline <= work.deadline + Duration::from_secs(60)
@@ -588,15 +401,6 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_the_same_after_its_way_as_bytes_and_of_its_own_work_alone() {
-        for end in every_end() {
-            let bytes = write_end(&id(7), &end);
-            assert_eq!(read_end(&id(7), &bytes).unwrap(), end);
-            assert!(read_end(&id(8), &bytes).is_err(), "{end:?}");
-        }
-    }
-
-    #[test]
     fn bytes_that_are_cut_or_lengthened_are_refused() {
         let longer = |bytes: &[u8]| [bytes, b" "].concat();
         for work in every_kind() {
@@ -604,26 +408,72 @@ mod tests {
             assert!((0..bytes.len()).all(|cut| read_work(&bytes[..cut]).is_err()));
             assert!(read_work(&longer(&bytes)).is_err());
         }
-        for end in every_end() {
-            let bytes = write_end(&id(7), &end);
-            assert!((0..bytes.len()).all(|cut| read_end(&id(7), &bytes[..cut]).is_err()), "{end:?}");
-            assert!(read_end(&id(7), &longer(&bytes)).is_err(), "{end:?}");
+    }
+
+    #[test]
+    fn seeds_of_the_fuzz_target_are_work_of_this_version() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds/work");
+        for (work, name) in every_kind().iter().zip(["gates", "circuit", "square", "sum"]) {
+            let path = folder.join(name);
+            if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+                std::fs::write(&path, write_work(work)).unwrap();
+            }
+            let seed = read_work(&std::fs::read(path).unwrap()).unwrap();
+            assert_eq!(timeless(&write_work(&seed)), timeless(&write_work(work)));
+        }
+    }
+
+    fn changed(bytes: &[u8], change: &dyn Fn(&mut serde_json::Value)) -> Vec<u8> {
+        let (head, behind) = octets::split(bytes, HEAD_BYTES_MAX).unwrap();
+        let mut head: serde_json::Value = serde_json::from_slice(head).unwrap();
+        change(&mut head);
+        with_head(&head, behind)
+    }
+
+    #[test]
+    fn an_operand_is_words_a_value_of_bits_or_an_object_of_numbers() {
+        let [gates, circuit, numbers, _] = every_kind().try_into().ok().unwrap();
+        let malformed =
+            [serde_json::json!("nothing"), serde_json::json!({ "value": "ct_1" }), serde_json::json!({ "object": 1 })];
+        for (work, path, fit, foreign) in [
+            (&gates, "/question/gates/blocks/1/operand", value(9), object(9)),
+            (&circuit, "/question/circuit/inputs/0/operand", value(9), object(9)),
+            (&numbers, "/question/numbers/containers/0/operand", object(9), value(9)),
+        ] {
+            let named = |name: serde_json::Value| {
+                let bytes = changed(&write_work(work), &|head| *head.pointer_mut(path).unwrap() = name.clone());
+                read_work(&bytes)
+            };
+            for name in [&fit, &Operand::Words] {
+                let read = named(serde_json::to_value(name).unwrap()).unwrap();
+                assert!(read.question.operands().contains(&name), "{path} {name:?}");
+            }
+            assert!(named(serde_json::to_value(&foreign).unwrap()).is_err(), "{path}");
+            assert!(malformed.iter().all(|name| named(name.clone()).is_err()), "{path}");
         }
     }
 
     #[test]
     fn another_version_and_sizes_that_lie_are_refused() {
-        let changed = |bytes: &[u8], change: &dyn Fn(&mut serde_json::Value)| {
-            let (head, behind) = octets::split(bytes, HEAD_BYTES_MAX).unwrap();
-            let mut head: serde_json::Value = serde_json::from_slice(head).unwrap();
-            change(&mut head);
-            with_head(&head, behind)
-        };
         let [gates, circuit, numbers, _] = every_kind().try_into().ok().unwrap();
+        let digits = |digit: &str| digit.repeat(32);
         for work in [&gates, &circuit, &numbers] {
             let bytes = write_work(work);
             assert!(read_work(&changed(&bytes, &|_| ())).is_ok());
-            assert!(read_work(&changed(&bytes, &|head| head["version"] = 2.into())).is_err());
+            for version in [0, 1, 3] {
+                assert!(read_work(&changed(&bytes, &|head| head["version"] = version.into())).is_err());
+            }
+            for weight in [0, 65] {
+                assert!(read_work(&changed(&bytes, &|head| head["weight"] = weight.into())).is_err());
+            }
+            let key =
+                |kind: &str, name: String| changed(&bytes, &|head| head["key"] = serde_json::json!({ kind: name }));
+            // the key of another kind, and names that are no names
+            let [session, stored] = ["session", "numbers"].map(|kind| read_work(&key(kind, digits("f"))).is_ok());
+            assert!(session != stored);
+            for kind in ["session", "numbers", "file"] {
+                assert!(read_work(&key(kind, digits("g"))).is_err() && read_work(&key(kind, "f".into())).is_err());
+            }
             assert!(read_work(&changed(&bytes, &|head| head["more"] = 2.into())).is_err());
             assert!(read_work(&changed(&bytes, &|head| head["key"] = "+1".into())).is_err());
             assert!(read_work(&changed(&bytes, &|head| head["left_ns"] = (-1).into())).is_err());
@@ -631,24 +481,26 @@ mod tests {
         for (work, kind, member, wrong) in [
             (&gates, "gates", "dimension", serde_json::json!(u64::MAX)),
             (&gates, "gates", "dimension", 0.into()),
-            (&gates, "gates", "blocks", serde_json::json!([u64::MAX, 1])),
+            (&gates, "gates", "blocks", serde_json::json!([{ "rows": u64::MAX, "operand": "words" }])),
             (&gates, "gates", "gates", serde_json::json!(["XOR", "MAYBE"])),
             (&gates, "gates", "gates", serde_json::json!([])),
             (&gates, "gates", "places", serde_json::json!([[2, 0], [0, 1], [0, 0]])),
             (&gates, "gates", "places", serde_json::json!([[0, 0]])),
-            (&circuit, "circuit", "inputs", serde_json::json!(u64::MAX)),
+            (&circuit, "circuit", "inputs", serde_json::json!([{ "rows": u64::MAX, "operand": "words" }])),
             (&numbers, "numbers", "operation", "square".into()),
             (&numbers, "numbers", "plain", serde_json::json!(u64::MAX)),
             (&numbers, "numbers", "operands", serde_json::json!([0])),
             (&numbers, "numbers", "operands", serde_json::json!([0, 1])),
             (&numbers, "numbers", "result_bound", f64::NAN.to_bits().into()),
-            (&numbers, "numbers", "containers", serde_json::json!([{"bytes": u64::MAX, "sources": null}])),
+            (
+                &numbers,
+                "numbers",
+                "containers",
+                serde_json::json!([{ "bytes": u64::MAX, "operand": "words", "sources": null }]),
+            ),
         ] {
             let bytes = changed(&write_work(work), &|head| head["question"][kind][member] = wrong.clone());
             assert!(read_work(&bytes).is_err(), "{member} {wrong}");
         }
-        let end = write_end(&id(7), &every_end()[0]);
-        assert!(read_end(&id(7), &changed(&end, &|head| head["version"] = 0.into())).is_err());
-        assert!(read_end(&id(7), &changed(&end, &|head| head["end"]["completed"]["row_words"] = 3.into())).is_err());
     }
 }

@@ -10,15 +10,17 @@ use api::OperationId;
 use engine::{Error, Gate, GateList, LweList, Params, Plan, Rows, Task};
 
 use super::bits::{InputNoise, Mapping, PlanCache, PlannedCircuit, plan_again};
-use super::key::KeyName;
+use super::key::{KeyName, Operand};
 use super::numbers::{Asked, NumbersShape, StoredOperand};
 
 /// Work for a worker.
 pub struct Work {
     /// The id under which the work is cancelled and asked about. Work that was sent twice has the same id.
     pub id: OperationId,
-    /// The key under which the worker computes.
+    /// The key under which the worker computes. The worker opens the key at rest, if it is not open.
     pub key: KeyName,
+    /// The weight of the key's account among the accounts that compute ([`engine::WEIGHTS`]).
+    pub weight: u32,
     /// The computation.
     pub question: Question,
     /// Work that is not completed by then fails. In bytes, this is the time that is left, because clocks of machines
@@ -26,8 +28,7 @@ pub struct Work {
     pub deadline: Instant,
 }
 
-/// A computation. The operands stand in the question: words of ciphertexts, also those of values under handles, or
-/// containers of stored ciphertexts.
+/// A computation. The ciphertexts of all operands stand in the question, each with its name ([`Operand`]).
 pub enum Question {
     /// Independent gates.
     Gates(GatesQuestion),
@@ -40,6 +41,8 @@ pub enum Question {
 /// Independent gates, folded ([`GateList::folded`]), with their operands.
 pub struct GatesQuestion {
     pub(super) list: GateList,
+    /// The name of each block of the list. Blocks behind the last name were made by folding.
+    pub(super) operands: Vec<Operand>,
 }
 
 /// A circuit and its inputs.
@@ -50,6 +53,8 @@ pub struct CircuitQuestion {
     pub(super) noise: InputNoise,
     /// One ciphertext for each input bit, one input after another.
     pub(super) inputs: LweList,
+    /// The name of each input, with the input's number of bits.
+    pub(super) operands: Vec<(usize, Operand)>,
     /// The plan, if this process has made one already. Not a part of the value.
     pub(super) planned: Option<Arc<Plan>>,
 }
@@ -65,8 +70,30 @@ pub struct NumbersQuestion {
 impl PlannedCircuit {
     /// Asks for the circuit with these inputs, the same for which the plan was made.
     pub fn question(self, inputs: LweList) -> Question {
-        let PlannedCircuit { plan, netlist, mapping, noise, .. } = self;
-        Question::Circuit(CircuitQuestion { netlist, mapping, noise, inputs, planned: Some(plan) })
+        let PlannedCircuit { plan, netlist, mapping, noise, operands, .. } = self;
+        Question::Circuit(CircuitQuestion { netlist, mapping, noise, inputs, operands, planned: Some(plan) })
+    }
+}
+
+impl Question {
+    /// Returns the names of the operands: of each block of gates that has any, of each input of a circuit, of each
+    /// ciphertext of an operation on numbers.
+    pub fn operands(&self) -> Vec<&Operand> {
+        match self {
+            Question::Gates(gates) => gates.blocks().map(|(operand, _)| operand).collect(),
+            Question::Circuit(circuit) => circuit.operands.iter().map(|(_, operand)| operand).collect(),
+            Question::Numbers(numbers) => numbers.operands.iter().map(|stored| &stored.operand).collect(),
+        }
+    }
+}
+
+impl GatesQuestion {
+    /// Returns the blocks up to the last one that has an operand, each with its name.
+    pub(super) fn blocks(&self) -> impl Iterator<Item = (&Operand, &LweList)> {
+        let places = self.list.places_of(0..self.list.gates().len());
+        let count = places.iter().map(|place| place.block + 1).max().unwrap_or(0);
+        let name = |block: u32| self.operands.get(block as usize).unwrap_or(&Operand::Words);
+        (0..count).map(move |block| (name(block), self.list.block(block)))
     }
 }
 
@@ -167,7 +194,8 @@ pub fn ask(worker: &Arc<dyn Worker>, work: Work, [rows, row_words]: [usize; 2]) 
 /// Computes the answers to questions.
 pub trait Worker: Send + Sync {
     /// Takes work. Plans the question, if no plan is remembered: up to seconds of CPU time for a large circuit, and
-    /// milliseconds for an operation on numbers.
+    /// milliseconds for an operation on numbers. If the key is not open, the worker first opens the key at rest that
+    /// the work names. If that fails, the work ends as failed.
     ///
     /// # Errors
     /// When the worker refuses the work: nothing of it runs.

@@ -172,7 +172,8 @@ pub(crate) trait Row: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow
 impl<T: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin> Row for T {}
 
 /// Makes a struct readable from a row: each field is read from the column with the field's name. `as word` marks a
-/// field whose type is an enum, which the column stores as a text. The macro replaces the driver's derive, because the
+/// field whose type is an enum, which the column stores as a text. `as part` marks a field that is itself read from the
+/// row's columns. The macro replaces the driver's derive, because the
 /// derive compiles both drivers a second time for the build machine. That takes minutes.
 macro_rules! from_row {
     ($name:ident { $($field:ident $(as $word:ident)?),* }) => {
@@ -191,6 +192,9 @@ macro_rules! from_row {
     };
     (@value $row:ident, $field:ident word) => {
         $crate::database::word($row, stringify!($field))
+    };
+    (@value $row:ident, $field:ident part) => {
+        sqlx::FromRow::from_row($row)
     };
 }
 pub(crate) use from_row;

@@ -120,10 +120,10 @@ impl Store {
         self.db.fetch_optional(sql, values![key_id, account_id]).await
     }
 
-    /// Returns whether any account has a key with this id.
-    pub async fn is_encryption_key(&self, key_id: &str) -> Result<bool> {
-        let sql = "SELECT CAST(1 AS BIGINT) FROM encryption_keys WHERE key_id = $1";
-        Ok(self.db.fetch_optional::<(i64,)>(sql, values![key_id]).await?.is_some())
+    /// Returns the account that has a key with this id, if any account has one.
+    pub async fn account_of_encryption_key(&self, key_id: &str) -> Result<Option<String>> {
+        let sql = "SELECT account_id FROM encryption_keys WHERE key_id = $1";
+        Ok(self.db.fetch_optional::<(String,)>(sql, values![key_id]).await?.map(|(account_id,)| account_id))
     }
 
     /// Returns a page of this account's keys.
@@ -222,9 +222,8 @@ impl Tx {
         Ok(had < max)
     }
 
-    /// Deletes the encryption keys, uploads, ciphertexts and operations on encrypted numbers of an ended trial
-    /// (readings A12). Notes the objects of the deleted keys and ciphertexts as dropped. The caller has locked the
-    /// account.
+    /// Deletes the encryption keys, uploads, ciphertexts and usage of encrypted numbers of an ended trial (readings A12).
+    /// Notes the objects of the deleted keys and ciphertexts as dropped. The caller has locked the account.
     pub(crate) async fn erase_keys_of(&mut self, account_id: &str, now: i64) -> Result<()> {
         lock_cache(self, account_id).await?;
         let sql = "INSERT INTO dropped_objects (object, kind, node_id, dropped_at) \
@@ -235,7 +234,6 @@ impl Tx {
             "DELETE FROM ciphertext_caches WHERE account_id = $1",
             "DELETE FROM encryption_keys WHERE account_id = $1",
             "DELETE FROM key_uploads WHERE account_id = $1",
-            "DELETE FROM arithmetic_operations WHERE account_id = $1",
             "DELETE FROM arithmetic_usage WHERE account_id = $1",
         ] {
             self.execute(sql, values![account_id]).await?;

@@ -320,7 +320,7 @@ impl Store {
         // no lock order needed: charges do not lock sessions that ended long ago
         let sql = "DELETE FROM gate_sessions WHERE COALESCE(ended_at, expires_at) < $1 AND expires_at < $1 \
              AND gates_used = 0 AND NOT EXISTS (SELECT 1 FROM gate_usage u WHERE u.session_digest = gate_sessions.digest) \
-             AND NOT EXISTS (SELECT 1 FROM circuit_operations o WHERE o.session_digest = gate_sessions.digest)";
+             AND NOT EXISTS (SELECT 1 FROM operations o WHERE o.session_digest = gate_sessions.digest)";
         self.db.execute(sql, values![ended_before]).await
     }
 

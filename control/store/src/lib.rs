@@ -7,11 +7,10 @@
 pub mod accounts;
 pub mod alerts;
 pub mod api_keys;
-pub mod arithmetic_operations;
+pub mod arithmetic_usage;
 pub mod backlog;
 pub mod backup;
 pub mod ciphertexts;
-pub mod circuit_operations;
 pub mod circuits;
 pub mod commits;
 pub mod dropped_objects;
@@ -27,6 +26,7 @@ pub mod lockouts;
 pub mod nodes;
 pub mod office;
 pub mod operation_counts;
+pub mod operations;
 pub mod outbox;
 pub mod pages;
 pub mod password_links;
@@ -66,12 +66,9 @@ use writers::Writers;
 pub use accounts::Account;
 pub use alerts::{Alert, AlertKind, Email};
 pub use api_keys::{ApiKey, NewApiKey, RevokedLineage};
-pub use arithmetic_operations::{
-    ArithmeticOperationEnd, ArithmeticOperationRecord, ArithmeticUsage, NewArithmeticOperation,
-};
+pub use arithmetic_usage::ArithmeticUsage;
 pub use backlog::Backlog;
 pub use ciphertexts::{CIPHERTEXT_OBJECTS, CiphertextRecord, NewCiphertext};
-pub use circuit_operations::{CircuitOperationEnd, CircuitOperationRecord, NewCircuitOperation};
 pub use circuits::{CircuitInRow, CircuitKept, CircuitRecord, CircuitsMax, ForgottenCircuit, NetlistPlace, NewCircuit};
 pub use database::{Connections, Tx};
 pub use dropped_objects::DroppedObject;
@@ -95,6 +92,10 @@ pub use office::{
     Verdict,
 };
 pub use operation_counts::OperationCounts;
+pub use operations::{
+    Arithmetic, ArithmeticOutcome, CircuitOutcome, CircuitRun, NewArithmetic, NewCircuitRun, NewOperation,
+    NewOperationOf, OperationEnd, OperationRecord, Outcome, RecordedOf,
+};
 pub use outbox::{Attempt, Busy, DeliveryRecord, DeliveryStatus, DueDelivery, NewEvent};
 pub use pages::PageRows;
 pub use provider_events::{ProviderEvent, StuckEvent};
@@ -141,7 +142,7 @@ pub enum Error {
     /// The request took so long that its claim on the `Idempotency-Key` ended. The request's effects are undone.
     #[error("the request took too long, so its claim on the Idempotency-Key ended and its effects were undone")]
     ClaimLost,
-    /// The circuit's run or the operation had already ended. Nothing was changed.
+    /// The operation had already ended. Nothing was changed.
     #[error("the operation has already ended")]
     OperationEnded,
     /// The account has no such encryption key, or the key was deleted. Nothing was changed.

@@ -1,8 +1,8 @@
 //! The schema's version: the migrations that this build knows, and those that the database has.
 //!
-//! A migration only adds things that an older build can ignore; a later release removes what is no longer used (expand
-//! and contract). So a node of the earlier release continues beside a node that has migrated, and can be started again
-//! afterwards.
+//! A migration only adds things that an older build can ignore, or keeps the names of older tables in use; a later
+//! release removes what is no longer used (expand and contract). So a node of the earlier release continues beside a
+//! node that has migrated, and can be started again afterwards.
 
 use std::collections::BTreeMap;
 

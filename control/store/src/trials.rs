@@ -122,7 +122,7 @@ impl Store {
         tx.erase_keys_of(account_id, now).await?;
         for sql in [
             "DELETE FROM gate_usage WHERE account_id = $1",
-            "DELETE FROM circuit_operations WHERE account_id = $1",
+            "DELETE FROM operations WHERE account_id = $1",
             "DELETE FROM gate_sessions WHERE account_id = $1",
             "DELETE FROM circuits WHERE account_id = $1",
             "DELETE FROM open_reservations WHERE account_id = $1",

@@ -4,14 +4,14 @@
 //! that they share with the units of other callers ([`Store::submit`]). Rarer work, whose later steps depend on the
 //! results of earlier ones, has a separate transaction ([`Store::write`]).
 
-use crate::arithmetic_operations::{self, ArithmeticOperationEnd, ArithmeticUsage, NewArithmeticOperation};
+use crate::arithmetic_usage::{self, ArithmeticUsage};
 use crate::ciphertexts::{self, NewCiphertext};
-use crate::circuit_operations::{CircuitOperationEnd, NewCircuitOperation, begin_all, end_all};
 use crate::database::Tx;
 use crate::gate_sessions::{GateUsage, charge_all};
 use crate::kept_answers::{KeptAnswer, keep_all};
 use crate::ledger::{Posting, post_all};
 use crate::operation_counts::{OperationCounts, count_all};
+use crate::operations::{NewOperation, OperationEnd, begin_all, end_all};
 use crate::outbox::{NewEvent, emit_all};
 use crate::work::Work;
 use crate::{Result, Store};
@@ -19,15 +19,11 @@ use crate::{Result, Store};
 /// The steps of a unit of work. Each step is optional.
 #[derive(Clone, Debug, Default)]
 pub struct Unit {
-    /// Records a circuit's run, unless the run is already recorded.
-    pub operation: Option<NewCircuitOperation>,
-    /// Records the end of a run. A run that has already ended fails the unit ([`crate::Error::OperationEnded`]).
-    pub operation_end: Option<CircuitOperationEnd>,
-    /// Records an operation on encrypted numbers, unless the operation is already recorded.
-    pub arithmetic: Option<NewArithmeticOperation>,
+    /// Records an operation, unless the operation is already recorded.
+    pub operation: Option<NewOperation>,
     /// Records the end of an operation. An operation that has already ended fails the unit
     /// ([`crate::Error::OperationEnded`]).
-    pub arithmetic_end: Option<ArithmeticOperationEnd>,
+    pub operation_end: Option<OperationEnd>,
     /// Stores a ciphertext and evicts others. A deleted key ([`crate::Error::KeyGone`]) and a lack of room
     /// ([`crate::Error::NoRoom`]) fail the unit.
     pub ciphertext: Option<NewCiphertext>,
@@ -73,25 +69,22 @@ impl Work for Unit {
             Unit { posting: Some(posting), .. } => posting.account_id.as_bytes(),
             Unit { charge: Some(charge), .. } => charge.account_id.as_bytes(),
             Unit { arithmetic_charge: Some(charge), .. } => charge.account_id.as_bytes(),
-            Unit { arithmetic: Some(operation), .. } => operation.account_id.as_bytes(),
-            Unit { ciphertext: Some(ciphertext), .. } => ciphertext.account_id.as_bytes(),
             Unit { operation: Some(operation), .. } => operation.account_id.as_bytes(),
+            Unit { ciphertext: Some(ciphertext), .. } => ciphertext.account_id.as_bytes(),
             Unit { keep: Some(kept), .. } => &kept.digest,
             _ => &[],
         }
     }
 
     async fn run(tx: &mut Tx, units: &[&Self]) -> Result<Vec<()>> {
-        // lock order: ledgers, runs, operations, caches of ciphertexts and their keys, sessions, counts, deliveries,
-        // stored answers
+        // lock order: ledgers, operations, caches of ciphertexts and their keys, sessions, counts, deliveries, stored
+        // answers
         post_all(tx, units.iter().filter_map(|unit| unit.posting.as_ref()).collect()).await?;
         begin_all(tx, units.iter().filter_map(|unit| unit.operation.as_ref())).await?;
         end_all(tx, units.iter().filter_map(|unit| unit.operation_end.as_ref())).await?;
-        arithmetic_operations::begin_all(tx, units.iter().filter_map(|unit| unit.arithmetic.as_ref())).await?;
-        arithmetic_operations::end_all(tx, units.iter().filter_map(|unit| unit.arithmetic_end.as_ref())).await?;
         ciphertexts::insert_all(tx, units.iter().filter_map(|unit| unit.ciphertext.as_ref()).collect()).await?;
         let charges = units.iter().filter_map(|unit| unit.arithmetic_charge.as_ref()).collect();
-        arithmetic_operations::charge_all(tx, charges).await?;
+        arithmetic_usage::charge_all(tx, charges).await?;
         charge_all(tx, units.iter().filter_map(|unit| unit.charge.as_ref()).collect()).await?;
         count_all(tx, units.iter().filter_map(|unit| unit.counts.as_ref())).await?;
         emit_all(tx, units.iter().filter_map(|unit| unit.event.as_ref())).await?;

@@ -71,6 +71,21 @@ pub trait KeySource: Send + Sync + 'static {
     fn fetch(&self, part: PartId) -> Result<KeyPart, String>;
 }
 
+/// Several owners may share a stored key.
+impl<K: KeySource> KeySource for Arc<K> {
+    fn params(&self) -> KeyParams {
+        K::params(self)
+    }
+
+    fn host_bytes(&self) -> u64 {
+        K::host_bytes(self)
+    }
+
+    fn fetch(&self, part: PartId) -> Result<KeyPart, String> {
+        K::fetch(self, part)
+    }
+}
+
 /// A row of a part of a CKKS key, like [`SeededRow`].
 #[derive(Clone, Debug)]
 pub struct SwitchingKeyRow {

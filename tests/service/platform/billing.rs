@@ -99,6 +99,27 @@ async fn p3_p8_p33_the_fifteenth_gate_fits_under_a_cap_of_one_cent_and_the_sixte
 }
 
 #[tokio::test]
+async fn p24_a_circuit_whose_reservation_is_lost_while_it_runs_is_told_as_failed() {
+    let server = TestServer::start().await;
+    let customer = Customer::new(&server, Plan::Payg).await;
+    let account = customer.session().await;
+    let mut circuit = account.circuit(&and_netlist(1024), json!([account.value(&[true; 2048])]));
+    circuit["mapping"] = json!("none");
+    let op_id = account.begin(&circuit).await;
+    // as if another node had considered this node lost
+    let store = server.running().store();
+    let lost = store.forsaken_reservations("another node", i64::MAX, 9).await.unwrap();
+    assert_eq!(lost.len(), 1);
+    store.void_reservation(&lost[0].transfer_id, &lost[0].account_id, server.clock.now().0).await.unwrap();
+    let end = account.ended(&op_id).await;
+    assert_eq!((&end["status"], &end["cost_jpy"], &end["outputs"]), (&json!("failed"), &json!(0), &json!(null)));
+    assert_eq!(end["error"]["code"], json!("SERVICE_UNAVAILABLE"));
+    account.nothing_charged().await;
+    customer.audited().await;
+    server.metric_becomes("ango_value_bytes", |bytes| bytes == 0.0).await;
+}
+
+#[tokio::test]
 async fn p8_of_forty_gates_at_once_fifteen_pass_a_cap_of_one_cent() {
     let server = TestServer::start().await;
     let customer = Customer::new(&server, Plan::Payg).await;

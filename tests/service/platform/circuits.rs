@@ -174,6 +174,9 @@ async fn c3_a_run_that_nobody_waits_for_is_polled_and_its_results_read_until_the
     let again = account.send(Request::get(format!("{OPERATIONS}/{op_id}")).header("Accept", OCTETS)).await;
     let (head, words) = split_octets(&again, Preset::Fast128);
     assert_eq!((&head["outputs"], account.secret.secret.decrypt(&words[0])), (&json!([1]), true));
+    // X14: an operation of another kind than asked for is unknown
+    account.send(Request::get(format!("/api/v1/compute/{op_id}"))).await.error(404, "OPERATION_NOT_FOUND");
+    account.send(Request::delete(format!("/api/v1/compute/{op_id}"))).await.error(404, "OPERATION_NOT_FOUND");
     // c4: the operation has already ended, so the request to cancel it only deletes its results
     let dropped = account.send(Request::delete(format!("{OPERATIONS}/{op_id}"))).await.ok(200);
     assert_eq!(dropped, json!({"op_id": op_id, "cancelled": false}));

@@ -13,7 +13,7 @@ use tests_service::s3::S3;
 
 use crate::encryption_keys::objects;
 use crate::numbers::{COMPUTE, Numbers, assert_near, testing};
-use tests_service::gates::{OCTETS, bytes};
+use tests_service::gates::{OCTETS, OPERATIONS, bytes};
 
 /// Longest time that a test waits for the end of an operation.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -324,6 +324,10 @@ async fn c3_c4_an_operation_in_the_background_is_polled_and_its_result_is_read_a
     let operation = format!("{COMPUTE}/{}", pending["op_id"].as_str().unwrap());
     let cancelled = numbers.send(Request::delete(&operation)).await.ok(200);
     assert_eq!(cancelled, json!({"op_id": pending["op_id"], "cancelled": false}));
+    // X14: an operation of another kind than asked for is unknown
+    let as_circuit = format!("{OPERATIONS}/{}", pending["op_id"].as_str().unwrap());
+    numbers.send(Request::get(&as_circuit)).await.error(404, "OPERATION_NOT_FOUND");
+    numbers.send(Request::delete(&as_circuit)).await.error(404, "OPERATION_NOT_FOUND");
     // C3: the record lasts a day
     server.clock.advance(Duration::from_secs(24 * 3600 - 60));
     numbers.send(Request::get(&operation)).await.ok(200);

@@ -322,7 +322,7 @@ async fn a12_at_its_end_a_trial_s_key_is_erased_and_everything_it_owns() {
     is_erased(&server, &account).await;
     assert_eq!(owned(&server, &account).await, json!({"gates": 0, "keys": 0, "sessions": 0}));
     let store = server.running().store();
-    assert!(store.circuit_operation(&account, op_id).await.unwrap().is_none());
+    assert!(store.operation(&account, op_id).await.unwrap().is_none());
     // the account's row stays for a day, so that late work finds that the trial has ended
     assert!(store.has_account(&account).await.unwrap());
     server.send(Request::get(UNKNOWN_SESSION).key(&trial.key)).await.error(401, "INVALID_API_KEY");

@@ -1,17 +1,19 @@
 //! A node whose worker answers never, late, in another order, or computes the same work twice.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use api::OperationId;
 use client::Preset;
-use control::work::{Ending, Here, Work, WorkEnd, WorkError, Worker, read_work, write_work};
+use control::work::{Ending, Here, Operand, Work, WorkEnd, WorkError, Worker, read_work, write_work};
 use serde_json::json;
 use tests_service::TestServer;
-use tests_service::gates::{Account, CIRCUITS, GATE};
+use tests_service::gates::{Account, BATCH, CIRCUITS, GATE};
 use tests_service::worker::Through;
 use tokio::sync::watch;
+
+use crate::numbers::Numbers;
 
 /// A worker that changes how ends reach the node.
 struct Changed {
@@ -139,5 +141,38 @@ async fn results_of_another_shape_are_no_answer_and_not_charged() {
     let circuit = account.circuit("1 3\n2 1 1\n1 1\n\n2 1 0 1 2 AND\n", inputs);
     account.post(CIRCUITS, &circuit).await.error(500, "INTERNAL_ERROR");
     account.nothing_charged().await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn bytes_of_work_tell_which_operands_are_values_and_objects() {
+    static NAMES: Mutex<Vec<Vec<Operand>>> = Mutex::new(Vec::new());
+    /// Notes the names of all operands, as another process reads them.
+    fn noting(here: Here) -> Arc<dyn Worker> {
+        changed(here, |worker, work| {
+            let work = read_work(&write_work(&work)).expect("work is read as it was written");
+            NAMES.lock().unwrap().push(work.question.operands().into_iter().cloned().collect());
+            worker.here.ask(work)
+        })
+    }
+    let noted = || std::mem::take(&mut *NAMES.lock().unwrap());
+    let server = server(noting, Duration::from_secs(60)).await;
+    let account = Account::open(&server, Preset::Fast128).await;
+    let gate = json!({"op": "AND", "a": account.encrypt(true), "b": account.encrypt(true)});
+    let request = json!({"session_id": account.session, "gates": [gate], "outputs": "handles"});
+    let handle = account.post(BATCH, &request).await.ok(200)["handle"].as_str().unwrap().to_owned();
+    assert_eq!(noted(), [[Operand::Words]]);
+    let value = Operand::Value(handle.parse().unwrap());
+    let gate = json!({"session_id": account.session, "op": "AND", "a": handle, "b": account.encrypt(true)});
+    assert!(account.decrypt(&account.post(GATE, &gate).await.ok(200)["result_b64"]));
+    assert_eq!(noted(), [[Operand::Words, value.clone()]]);
+    let circuit = account.circuit("1 3\n2 1 1\n1 1\n\n2 1 0 1 2 AND\n", json!([handle, account.value(&[true])]));
+    assert_eq!(account.bits(&account.post(CIRCUITS, &circuit).await.ok(200)["outputs"][0]), [true]);
+    assert_eq!(noted(), [[value, Operand::Words]]);
+
+    let numbers = Numbers::new(&server).await;
+    let [a, b] = [numbers.encrypted(&[1.0]).await, numbers.encrypted(&[2.0]).await];
+    numbers.compute("add", &[&a, &b], json!({})).await.ok(200);
+    assert_eq!(noted(), [[a, b].map(|id| Operand::Object(id.as_str().unwrap().parse().unwrap()))]);
     server.stop().await;
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use api::OperationId;
-use control::work::{Ending, Here, Work, WorkEnd, WorkError, Worker, read_end, read_work, write_end, write_work};
+use control::work::{
+    Ending, Here, Operand, Work, WorkEnd, WorkError, Worker, read_end, read_work, write_end, write_work,
+};
 
 /// Makes the worker that a node asks, from the worker of its process.
 pub type Through = fn(Here) -> Arc<dyn Worker>;
@@ -22,8 +24,14 @@ struct OverBytes {
 impl Worker for OverBytes {
     fn ask(&self, work: Work) -> Result<Ending, WorkError> {
         let (id, bytes) = (work.id.clone(), write_work(&work));
+        let read = read_work(&bytes).expect("work is read as it was written");
+        assert!(read.key == work.key && read.weight == work.weight, "a key keeps its name");
+        let (named, names) = (work.question.operands(), read.question.operands());
+        // gates that are folded once more may get a block of constants, which has no name
+        assert!(names.starts_with(&named), "operands keep their names");
+        assert!(names[named.len()..].iter().all(|name| **name == Operand::Words));
         drop(work);
-        let work = read_work(&bytes).expect("work is read as it was written");
+        let work = read;
         match self.here.ask(work) {
             Ok(ending) => Ok(Box::pin(async move { passed(&id, &ending.await) })),
             Err(error) => match passed(&id, &WorkEnd::Failed(error)) {

@@ -18,6 +18,9 @@ const SMALL: &[&str] = &[
     "jobs",
     // small, because a reservation's row exists only while its work runs
     "open_reservations",
+    // empty: SQLite's tables of the release before
+    "circuit_operations",
+    "arithmetic_operations",
     "signing_keys",
     "retired_signing_keys",
     "server_secret",
@@ -63,6 +66,9 @@ const WHOLE: &[&str] = &[
     // lists that an operator requests
     "FROM key_labels",
     "FROM arithmetic_usage u",
+    // run at a node's start, only on SQLite: moves all rows of the release before
+    "FROM circuit_operations",
+    "FROM arithmetic_operations",
     // run once an hour: deletes sessions that ended long ago. An index on `gates_used` would make every charge slower.
     "DELETE FROM gate_sessions WHERE COALESCE",
 ];
@@ -94,26 +100,26 @@ fn new_key<'a>(digest: &'a [u8; 32], key_id: &'a str, account_id: &'a str, envir
 fn unit(n: u8) -> Unit {
     let (session_digest, account_id, op_id) = ([1; 32], "acct_1".to_owned(), format!("op_{n}"));
     Unit {
-        operation: Some(NewCircuitOperation {
+        operation: Some(NewOperation {
             op_id: op_id.clone(),
             account_id: account_id.clone(),
-            session_digest,
-            gates_total: 1,
-            by_gate: "{}".to_owned(),
-            levels: 1,
-            plan: "{}".to_owned(),
+            node_id: "node_1".to_owned(),
             created_at: 5,
+            of: NewOperationOf::Circuit(NewCircuitRun {
+                session_digest,
+                gates_total: 1,
+                by_gate: "{}".to_owned(),
+                levels: 1,
+                plan: "{}".to_owned(),
+            }),
         }),
-        operation_end: Some(CircuitOperationEnd {
+        operation_end: Some(OperationEnd {
             op_id,
             status: OperationStatus::Completed,
-            gates_done: 1,
-            bootstrap_ops: 1,
-            cost_milli_yen: 1,
-            discounted: false,
             compute_us: 1,
             error: None,
             ended_at: 6,
+            outcome: Outcome::Circuit(CircuitOutcome::default()),
         }),
         charge: Some(GateUsage {
             usage_id: format!("use_{n}"),
@@ -129,8 +135,6 @@ fn unit(n: u8) -> Unit {
             compute_us: 1,
             created_at: 6,
         }),
-        arithmetic: None,
-        arithmetic_end: None,
         ciphertext: None,
         arithmetic_charge: None,
         posting: Some(Posting {
@@ -239,23 +243,24 @@ async fn tour_of_keys(store: &Store) -> store::Result<()> {
             now: 6,
         };
         let arithmetic = Unit {
-            arithmetic: Some(NewArithmeticOperation {
+            operation: Some(NewOperation {
                 op_id: format!("op_a{n}"),
                 account_id: account_id.to_owned(),
-                key_id: key_id.clone(),
-                environment: Environment::Test,
                 node_id: "node_1".to_owned(),
-                operation: "add".to_owned(),
                 created_at: 6,
+                of: NewOperationOf::Arithmetic(NewArithmetic {
+                    key_id: key_id.clone(),
+                    environment: Environment::Test,
+                    operation: "add".to_owned(),
+                }),
             }),
-            arithmetic_end: Some(ArithmeticOperationEnd {
+            operation_end: Some(OperationEnd {
                 op_id: format!("op_a{n}"),
                 status: OperationStatus::Completed,
-                result_ciphertext_id: None,
-                cost_fcu: 1,
                 compute_us: 1,
                 error: None,
                 ended_at: 6,
+                outcome: Outcome::Arithmetic(ArithmeticOutcome::default()),
             }),
             ciphertext: Some(ciphertext),
             arithmetic_charge: Some(ArithmeticUsage {
@@ -280,6 +285,7 @@ async fn tour_of_keys(store: &Store) -> store::Result<()> {
     store.key_rows("mat_1", 0, 9).await?;
     store.last_key_row("mat_1").await?;
     store.encryption_key("acct_1", "key_1").await?;
+    store.account_of_encryption_key("key_1").await?;
     store.encryption_keys_page("acct_1", None, 9).await?;
     store.encryption_keys_page("acct_1", Some((0, "")), 9).await?;
     store.ciphertext("acct_1", "ct_1").await?;
@@ -288,7 +294,6 @@ async fn tour_of_keys(store: &Store) -> store::Result<()> {
     store.ciphertexts_page("acct_1", "key_1", Some((0, "")), 9).await?;
     store.eviction_plan("acct_1", 9, Some(9), &[]).await?;
     store.delete_ciphertext("acct_1", "none", 9).await?;
-    store.arithmetic_operation("acct_1", "op_a1").await?;
     store.arithmetic_usage_total("acct_1").await?;
     store.write(async |tx| tx.delete_encryption_key("acct_1", "key_1", 9).await).await?;
     let dropped = store.dropped_objects("", 9).await?;
@@ -300,9 +305,7 @@ async fn tour_of_keys(store: &Store) -> store::Result<()> {
     store.ciphertext_bytes().await?;
     store.forget_ciphertexts(5, 9).await?;
     store.delete_key_upload("acct_1", "up_1", 9).await?;
-    store.forget_key_uploads(60).await?;
-    store.fail_arithmetic_operations("node_1", "", "", 30).await?;
-    store.forget_arithmetic_operations(5).await.map(drop)
+    store.forget_key_uploads(60).await.map(drop)
 }
 
 /// Runs the statements that nodes use for webhooks and deliveries.
@@ -549,7 +552,7 @@ async fn tour(store: &Store) -> store::Result<()> {
     two.and(three)?;
     store.claim(claim(1)).await?;
     store.release_claim(&[9; 32], &[9; 16]).await?;
-    store.circuit_operation("acct_1", "op_1").await?;
+    store.operation("acct_1", "op_1").await?;
     store.usage_between("acct_1", 0, 9).await?;
     store.used_in_month("acct_1", 1).await?;
     let budget = MonthlyCap {
@@ -601,8 +604,9 @@ async fn tour(store: &Store) -> store::Result<()> {
     store.lose_forsaken_sessions(30).await?;
     store.forget_gate_sessions(5).await?;
     store.forget_nodes(5).await?;
-    store.fail_circuit_operations("node_1", "", "", 30).await?;
-    store.forget_circuit_operations(5).await?;
+    store.take_over_operations().await?;
+    store.fail_unfinished_operations("node_1", "", ["", ""], 30).await?;
+    store.forget_operations(5).await?;
     store.release_claims_of("node_1").await?;
     store.forget_kept_answers(5).await?;
     store.kept_blobs().await?;

@@ -1,5 +1,6 @@
 //! Migrations: equal schemas on both databases, upgrades that keep data, and a roll-back.
 
+mod older_build;
 mod upgrades;
 
 use std::collections::BTreeMap;
@@ -31,7 +32,7 @@ async fn run(url: &str, sql: impl Into<String>) {
     }
 }
 
-/// Reads all columns: for each table and name of a column, the kind of the column and whether it must have a value.
+/// Reads all columns of tables: for each table and name of a column, the kind of the column and whether it must have a value.
 async fn columns(url: &str) -> BTreeMap<(String, String), (String, bool)> {
     let rows: Vec<(String, String, String, bool)> = if url.starts_with("sqlite:") {
         let sql = "SELECT t.name, c.name, c.type, c.\"notnull\" = 1 FROM sqlite_master t, pragma_table_info(t.name) c \
@@ -39,7 +40,8 @@ async fn columns(url: &str) -> BTreeMap<(String, String), (String, bool)> {
         sqlx::query_as(sql).fetch_all(&SqlitePool::connect(url).await.unwrap()).await.unwrap()
     } else {
         let sql = "SELECT table_name::text, column_name::text, data_type::text, is_nullable = 'NO' \
-             FROM information_schema.columns WHERE table_schema = 'public'";
+             FROM information_schema.columns JOIN information_schema.tables USING (table_schema, table_name) \
+             WHERE table_schema = 'public' AND table_type = 'BASE TABLE'";
         sqlx::query_as(sql).fetch_all(&mut PgConnection::connect(url).await.unwrap()).await.unwrap()
     };
     let ours = rows.into_iter().filter(|(table, ..)| !table.starts_with("_sqlx") && !table.starts_with("sqlite_"));
@@ -79,7 +81,9 @@ async fn migrations_end_in_equal_schemas_on_both_databases() {
     store.migrate().await.unwrap();
     let Some((_other, postgres, store)) = empty(Kind::Postgres).await else { return };
     store.migrate().await.unwrap();
-    let known = columns(&sqlite).await;
+    let mut known = columns(&sqlite).await;
+    // tables for an older build, which are views in PostgreSQL
+    known.retain(|(table, _), _| !["circuit_operations", "arithmetic_operations"].contains(&table.as_str()));
     assert!(known.len() > 80, "{known:?}");
     assert_eq!(known, columns(&postgres).await);
     assert_eq!(indices(&sqlite).await, indices(&postgres).await);

@@ -32,6 +32,7 @@ use crate::access::limits::Quota;
 use crate::caller::Caller;
 use crate::compute::Compute;
 use crate::compute::bits::workbench::{Output, Room, VALUES_BYTES_MAX, no_room, unknown_handle};
+use crate::compute::operation::life::Reply;
 use crate::web::body::{Json, JsonBody, base64_ceiling};
 use crate::web::edge::Deadline;
 use crate::web::error::ApiError;
@@ -45,7 +46,6 @@ use crate::work::{self, OpenKey};
 use kept::CircuitText;
 use prepare::RunRequest;
 use recorded_run::RecordedRun;
-use running::Reply;
 
 pub use stored::StoredNetlists;
 

@@ -136,12 +136,10 @@ async fn open(
     key: StoredKey,
     held: Option<HeldKey>,
 ) -> Result<Response, ApiError> {
-    let (here, share) = (compute.here.clone(), compute.here.share(&caller.account, caller.plan));
-    let key = compute.offload.run(Payer::from(&caller), move || here.open(key, share)).await??;
+    let session = compute.sessions.make(&caller, &compute.keys, key, held).await?;
     let opened = tokio::spawn(async move {
-        let session = compute.sessions.make(&caller, key, held).await?;
         let mut answer = (StatusCode::CREATED, Answer(session.created())).into_response();
-        if !session.is_blind() {
+        if !session.record.is_blind {
             let (name, words) = SECURITY_WARNING;
             answer.headers_mut().insert(name, HeaderValue::from_static(words));
         }

@@ -9,19 +9,22 @@
 //! requests need the key, so other nodes refuse them. The leases show which nodes are alive
 //! ([`crate::compute::lease`]).
 
+mod local;
+mod record;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use api::gates::{CreatedSession, SecurityClaim, Session, SessionState};
+use api::gates::Session;
 use api::pages::Page;
-use api::{AccountId, Code, MilliYen, SessionId};
-use parking_lot::RwLock;
-use sha2::{Digest as _, Sha256};
-use store::{GateSession, KeptAnswer, NewGateSession, RecordedState, SessionEnd, SessionOpened, Store};
+use api::{AccountId, Code, SessionId};
+use parking_lot::Mutex;
+use store::{GateSession, KeptAnswer, SessionEnd, SessionOpened, Store};
 use tokio::sync::oneshot;
 
+use self::local::LocalSessions;
+use self::record::{Elsewhere, SessionDigest, SessionRecord, digest};
 use super::{CircuitsConfig, SessionsConfig};
 use crate::access::api_key::invalid_key;
 use crate::caller::{Caller, Environment, Plan, UNLIMITED};
@@ -34,112 +37,26 @@ use crate::sealing::Seal;
 use crate::telemetry::Telemetry;
 use crate::web::error::ApiError;
 use crate::web::pagination::{PageQuery, Position};
-use crate::work::{Here, OpenKey, OwnedKey};
+use crate::work::{Here, KeyName, KeyStore, StoredKey};
 
-/// Length of the idle phase, the end of a session's life (readings G2).
-const IDLE: Duration = Duration::from_secs(5 * 60);
-/// How long the error for an ended session says how the session ended. After this time the error is the same as for an
-/// unknown session (readings G1).
-const TOMBSTONE: Duration = Duration::from_secs(24 * 3600);
-/// How long the record of an ended session without charges is kept: twice `TOMBSTONE`.
-const FORGOTTEN: Duration = Duration::from_secs(2 * 24 * 3600);
+pub use self::local::OpenSession;
+pub use self::record::ended;
+
+/// How long the record of an ended session without charges is kept: twice as long as requests are told how the session
+/// ended.
+const FORGOTTEN: Duration = Duration::from_secs(2 * record::TOMBSTONE.as_secs());
 /// Longest time that the deletion of a session waits until the key is overwritten (specification: within 5 seconds).
 const ERASE_WAIT: Duration = Duration::from_secs(5);
 /// Time after which a client should try again when its session is on another node. The load balancer may then choose
 /// the right node.
 const OTHER_NODE_WAIT: Duration = Duration::from_secs(1);
 
-/// SHA-256 of a session's id. The digest identifies the session in the database.
-pub type SessionDigest = [u8; 32];
-
-/// A session whose key is open.
-pub struct OpenSession {
-    /// The session's id. The id is a secret of the account, so it is never logged.
-    pub id: SessionId,
-    /// The digest of the id.
-    pub digest: SessionDigest,
-    /// The account that owns the session.
-    pub account: AccountId,
-    /// The session's key in the engine.
-    pub key: OwnedKey,
-    /// The session's secret key, if the server holds it (readings G8).
-    pub held: Option<HeldKey>,
-    /// The session's values and runs.
-    pub bench: Arc<Workbench>,
-    created_at: Timestamp,
-    expires_at: Timestamp,
-}
-
-impl OpenSession {
-    /// Whether the server does not hold the secret key.
-    pub fn is_blind(&self) -> bool {
-        self.held.is_none()
-    }
-
-    /// Makes the answer to the request that created the session.
-    pub fn created(&self) -> CreatedSession {
-        let params = self.key.preset.params();
-        CreatedSession {
-            session_id: self.id.clone(),
-            preset: self.key.preset.name().to_owned(),
-            n: params.lwe_dimension,
-            big_n: params.polynomial_size,
-            is_blind: self.is_blind(),
-            imported: self.key.imported,
-            security_claim: security_claim(self.key.imported),
-            expires_at: self.expires_at.rfc3339(),
-        }
-    }
-
-    /// Refuses to keep results for a session in its idle phase.
-    pub fn may_keep(&self, now: Timestamp) -> Result<(), ApiError> {
-        if self.state(now) != SessionState::Idle {
-            return Ok(());
-        }
-        let message = "in a session's last five minutes the node keeps no new results: ask for the outputs as ciphertexts instead";
-        Err(ApiError::new(Code::Conflict, message).at("outputs", "not in the idle phase"))
-    }
-
-    /// Returns the phase of the session's life at this time.
-    fn state(&self, now: Timestamp) -> SessionState {
-        state(self.created_at, self.expires_at, now)
-    }
-}
-
-/// Returns the phase at `now` of the life of a session with these times.
-fn state(created_at: Timestamp, expires_at: Timestamp, now: Timestamp) -> SessionState {
-    let has_idle_phase = expires_at.since(created_at) > IDLE;
-    if has_idle_phase && expires_at.since(now) <= IDLE { SessionState::Idle } else { SessionState::Active }
-}
-
-/// Returns the source of the claim that a key is secure: the key's maker if the key was imported, otherwise the preset.
-fn security_claim(imported: bool) -> SecurityClaim {
-    if imported { SecurityClaim::Maker } else { SecurityClaim::Preset }
-}
-
-/// Makes the description of an open session for answers, from the session's record.
-fn described(record: &GateSession, session_id: SessionId, now: Timestamp) -> Session {
-    let (created_at, expires_at) = (Timestamp(record.created_at), Timestamp(record.expires_at));
-    Session {
-        session_id,
-        preset: record.preset.clone(),
-        gates_used: record.gates_used.unsigned_abs(),
-        total_cost_jpy: MilliYen(record.total_cost_milli_yen),
-        age_s: now.since(created_at).as_secs(),
-        is_blind: record.is_blind,
-        imported: record.imported,
-        security_claim: security_claim(record.imported),
-        state: state(created_at, expires_at, now),
-        expires_at: expires_at.rfc3339(),
-    }
-}
-
 /// The place of a session that has not ended.
 enum SessionPlace {
     Here(Arc<OpenSession>),
     /// On another node of this database.
     Elsewhere {
-        digest: SessionDigest,
+        digest: [u8; 32],
         /// Whether the lease of the session's node has expired.
         lost: bool,
     },
@@ -152,17 +69,16 @@ pub struct Sessions {
     pub node_id: String,
     here: Here,
     clock: Clock,
-    telemetry: Arc<Telemetry>,
     pub config: SessionsConfig,
     circuits: CircuitsConfig,
     /// Seals the ids of sessions in their records, each to its account.
     seal: Seal,
     /// The memory for the values of all sessions.
     pub values: Resource,
-    /// The open sessions. The engine's memory for keys bounds their number.
-    open: RwLock<HashMap<SessionDigest, Arc<OpenSession>>>,
-    /// Whether sessions of this node have expired while their records still show them as active.
-    unrecorded: AtomicBool,
+    open: LocalSessions,
+    /// The sessions that this process ended because they expired, while their records still show them as active, and
+    /// when they expired.
+    unrecorded: Mutex<HashMap<SessionDigest, Timestamp>>,
 }
 
 impl Sessions {
@@ -183,17 +99,22 @@ impl Sessions {
             tracing::info!(lost, "the sessions of this node's earlier process were recorded as lost");
         }
         let values = Resource::memory(circuits.value_bytes_max, VALUES_BYTES_MAX as u64);
-        let (open, unrecorded) = Default::default();
-        Ok(Self { store, node_id, here, clock, telemetry, config, circuits, seal, values, open, unrecorded })
+        let (open, unrecorded) = (LocalSessions::new(telemetry), Mutex::default());
+        Ok(Self { store, node_id, here, clock, config, circuits, seal, values, open, unrecorded })
     }
 
-    /// Makes a session with a key that is in the engine. Requests find the session only after [`Sessions::open`].
+    /// Makes a session with this key: puts the key at rest under the session's name and opens the key. Requests find
+    /// the session only after [`Sessions::open`]. If the session is dropped before, its name ends.
     pub async fn make(
         &self,
         caller: &Caller,
-        key: OwnedKey,
+        keys: &KeyStore,
+        key: StoredKey,
         held: Option<HeldKey>,
     ) -> Result<Arc<OpenSession>, ApiError> {
+        let id = ids::session();
+        let (digest, share) = (digest(&id), self.here.share(&caller.account, caller.plan));
+        let key = self.here.open(keys.keep(KeyName::of_session(share, &digest), share, key)).await?;
         let created_at = self.clock.now();
         let mut expires_at = created_at.plus(self.config.ttl);
         if caller.environment == Environment::Trial {
@@ -201,21 +122,18 @@ impl Sessions {
             let trial = self.store.trial(caller.account.as_str()).await?.ok_or_else(invalid_key)?;
             expires_at = expires_at.min(Timestamp(trial.expires_at));
         }
-        let id = ids::session();
-        Ok(Arc::new(OpenSession {
-            digest: digest(&id),
-            id,
+        let record = SessionRecord {
+            digest,
             account: caller.account.clone(),
-            key,
-            held,
-            bench: Arc::new(Workbench::new(ValueMemory::of_session(
-                self.values.clone(),
-                caller.into(),
-                self.circuits.session_value_bytes_max,
-            ))),
+            preset: key.preset.name().into(),
+            is_blind: held.is_none(),
+            imported: key.imported,
             created_at,
             expires_at,
-        }))
+        };
+        let bytes_max = self.circuits.session_value_bytes_max;
+        let memory = ValueMemory::of_session(self.values.clone(), caller.into(), bytes_max);
+        Ok(Arc::new(OpenSession { record, id, key, held, bench: Arc::new(Workbench::new(memory)) }))
     }
 
     /// Opens a session that [`Sessions::make`] made, if the account has fewer than `open_max` open sessions. Also
@@ -227,19 +145,9 @@ impl Sessions {
         open_max: u64,
         kept: Option<&KeptAnswer>,
     ) -> Result<(), ApiError> {
-        let new = NewGateSession {
-            digest: &session.digest,
-            account_id: session.account.as_str(),
-            environment: caller.environment,
-            node_id: &self.node_id,
-            preset: session.key.preset.name(),
-            is_blind: session.is_blind(),
-            imported: session.key.imported,
-            created_at: session.created_at.0,
-            expires_at: session.expires_at.0,
-            sealed_id: &self.seal.seal(session.account.as_str(), session.id.as_str().as_bytes()),
-            open_max: (open_max != UNLIMITED).then_some(open_max as i64),
-        };
+        let sealed_id = self.seal.seal(session.record.account.as_str(), session.id.as_str().as_bytes());
+        let open_max = (open_max != UNLIMITED).then_some(open_max as i64);
+        let new = session.record.new_row(caller.environment, &self.node_id, &sealed_id, open_max);
         self.store
             .write(async |tx| match tx.insert_gate_session(&new).await? {
                 SessionOpened::Opened => Ok(tx.keep(kept).await?),
@@ -247,7 +155,7 @@ impl Sessions {
                 SessionOpened::NoAccount => Err(invalid_key()),
             })
             .await?;
-        self.open.write().insert(session.digest, session);
+        self.open.add(session);
         Ok(())
     }
 
@@ -266,26 +174,20 @@ impl Sessions {
         let not_found = || ended(SessionEnd::Deleted);
         let id: SessionId = id.parse().map_err(|_| not_found())?;
         let digest = digest(&id);
-        let found = self.open.read().get(&digest).cloned();
         let now = self.clock.now();
-        match found.filter(|session| session.account == *account) {
-            Some(session) if now < session.expires_at => return Ok(SessionPlace::Here(session)),
+        match self.open.get(account, &digest) {
+            Some(session) if now < session.record.expires_at => return Ok(SessionPlace::Here(session)),
             Some(session) => drop(self.end(&session, SessionEnd::Expired).await?),
             None => {}
         }
-        let record = self.store.gate_session(account.as_str(), &digest).await?.ok_or_else(not_found)?;
-        let ended_recently = now.since(Timestamp(record.ended_at.unwrap_or(record.expires_at))) < TOMBSTONE;
-        match record.state {
-            RecordedState::Active if now < Timestamp(record.expires_at) => match record.node_id {
-                // the session is ending right now
-                Some(node_id) if node_id == self.node_id => Err(not_found()),
-                _ => {
-                    Ok(SessionPlace::Elsewhere { digest, lost: record.lease_until.is_none_or(|until| until <= now.0) })
-                }
-            },
-            RecordedState::Expired | RecordedState::Active if ended_recently => Err(ended(SessionEnd::Expired)),
-            RecordedState::Lost if ended_recently => Err(ended(SessionEnd::Lost)),
-            _ => Err(not_found()),
+        let row = self.store.gate_session(account.as_str(), &digest).await?.ok_or_else(not_found)?;
+        match Elsewhere::of_row(&row, &self.node_id, now) {
+            Elsewhere::OtherNode => Ok(SessionPlace::Elsewhere { digest, lost: false }),
+            Elsewhere::LostNode => Ok(SessionPlace::Elsewhere { digest, lost: true }),
+            Elsewhere::Ended(end) => Err(ended(end)),
+            // the clock was set back before the end was recorded
+            Elsewhere::Nowhere if self.unrecorded.lock().contains_key(&digest) => Err(ended(SessionEnd::Expired)),
+            Elsewhere::Nowhere => Err(not_found()),
         }
     }
 
@@ -297,17 +199,15 @@ impl Sessions {
 
     /// Returns the account's open session with this digest, if this node has it.
     pub fn by_digest(&self, account: &AccountId, digest: &[u8]) -> Option<Arc<OpenSession>> {
-        let digest: &SessionDigest = digest.try_into().ok()?;
-        let open = self.open.read();
-        open.get(digest).filter(|session| session.account == *account).cloned()
+        self.open.get(account, digest.try_into().ok()?)
     }
 
     /// Makes the description of an open session of this node for answers, with the session's totals.
     pub async fn describe(&self, account: &AccountId, id: &str) -> Result<Session, ApiError> {
         let session = self.find(account, id).await?;
-        let record = self.store.gate_session(account.as_str(), &session.digest).await?;
-        let record = record.ok_or_else(|| ApiError::internal("an open session has no record"))?;
-        Ok(described(&record, session.id.clone(), self.clock.now()))
+        let row = self.store.gate_session(account.as_str(), &session.record.digest).await?;
+        let row = row.ok_or_else(|| ApiError::internal("an open session has no record"))?;
+        Ok(session.record.described(session.id.clone(), &row, self.clock.now()))
     }
 
     /// Returns a page of an account's open sessions on all nodes, each with its totals.
@@ -318,9 +218,11 @@ impl Sessions {
         let position = |row: &GateSession| Position { created_at: row.created_at, id: row.digest.clone() };
         let page = query.page(rows, position);
         // skip sessions of nodes of an older version, which did not seal ids
-        let sessions =
-            page.items.iter().filter_map(|record| Some(described(record, self.id_of(account, record)?, now)));
-        let sessions = sessions.collect();
+        let described = |row: &GateSession| {
+            let record = SessionRecord::of_row(account, row)?;
+            Some(record.described(self.id_of(account, row)?, row, now))
+        };
+        let sessions = page.items.iter().filter_map(described).collect();
         Ok(page.with(sessions))
     }
 
@@ -346,32 +248,44 @@ impl Sessions {
     /// hang (readings G3). [`Sessions::record_expired`] records the ends.
     pub fn erase_expired(&self) {
         let now = self.clock.now();
-        if self.take_out(SessionEnd::Expired, |session| session.expires_at <= now) > 0 {
-            self.unrecorded.store(true, Ordering::Relaxed);
-        }
+        let erased = self.open.remove_those(SessionEnd::Expired, |session| session.expires_at <= now);
+        self.unrecorded.lock().extend(erased.iter().map(|session| (session.record.digest, session.record.expires_at)));
     }
 
     /// Records the ends of expired sessions. If the database does not answer, the next call tries again.
     pub async fn record_expired(&self) {
-        if !self.unrecorded.swap(false, Ordering::Relaxed) {
+        let unrecorded = self.unrecorded.lock().clone();
+        if unrecorded.is_empty() {
             return;
         }
-        if let Err(error) = self.store.expire_gate_sessions(&self.node_id, self.clock.now().0).await {
-            tracing::error!(cause = %error, "expired sessions could not be recorded; the node tries again");
-            self.unrecorded.store(true, Ordering::Relaxed);
+        match self.record_ends(&unrecorded).await {
+            Ok(()) => self.unrecorded.lock().retain(|digest, _| !unrecorded.contains_key(digest)),
+            Err(error) => {
+                tracing::error!(cause = %error, "expired sessions could not be recorded; the node tries again")
+            }
         }
+    }
+
+    async fn record_ends(&self, expired: &HashMap<SessionDigest, Timestamp>) -> Result<(), store::Error> {
+        let now = self.clock.now();
+        self.store.expire_gate_sessions(&self.node_id, now.0).await?;
+        // by a clock that was set back since, these sessions have not expired yet, but their keys are gone
+        for (digest, _) in expired.iter().filter(|(_, expires_at)| **expires_at > now) {
+            self.store.end_gate_session(digest, SessionEnd::Expired, now.0).await?;
+        }
+        Ok(())
     }
 
     /// Ends the sessions of this node that were deleted through another node.
     pub async fn end_what_was_deleted_elsewhere(&self) -> Result<(), ApiError> {
         // read the local list before the database: a session that opens in between is then not in the local list, so it
         // is not ended by mistake
-        let here = self.matching(|_| true);
+        let here = self.open.all();
         if here.is_empty() {
             return Ok(());
         }
         let active: HashSet<Vec<u8>> = self.store.active_sessions_of(&self.node_id).await?.into_iter().collect();
-        for session in here.iter().filter(|session| !active.contains(&session.digest[..])) {
+        for session in here.iter().filter(|session| !active.contains(&session.record.digest[..])) {
             self.end(session, SessionEnd::Deleted).await?;
         }
         Ok(())
@@ -394,7 +308,7 @@ impl Sessions {
 
     /// Ends all sessions of an account that has ended.
     pub async fn end_all_of(&self, account: &str) {
-        self.take_out(SessionEnd::Deleted, |session| session.account.as_str() == account);
+        self.open.remove_those(SessionEnd::Deleted, |session| session.account.as_str() == account);
         if let Err(error) = self.store.end_gate_sessions_of(account, &self.node_id, self.clock.now().0).await {
             tracing::error!(cause = %error, "an account has ended, but the ends of its sessions could not be recorded");
         }
@@ -402,53 +316,18 @@ impl Sessions {
 
     /// Ends every session as lost, because the node stops (readings G13).
     pub async fn lose_all(&self) {
-        self.take_out(SessionEnd::Lost, |_| true);
+        self.open.remove_those(SessionEnd::Lost, |_| true);
         if let Err(error) = self.store.lose_gate_sessions(&self.node_id, self.clock.now().0).await {
             tracing::error!(cause = %error, "the ends of lost sessions could not be recorded");
         }
     }
 
-    fn matching(&self, wanted: impl Fn(&OpenSession) -> bool) -> Vec<Arc<OpenSession>> {
-        let open = self.open.read();
-        open.values().filter(|session| wanted(session)).cloned().collect()
-    }
-
-    /// Removes the wanted sessions from the list of open sessions and closes their keys. Writes nothing to the
-    /// database. Returns the number of removed sessions.
-    fn take_out(&self, end: SessionEnd, wanted: impl Fn(&OpenSession) -> bool) -> usize {
-        let taken: Vec<_> = {
-            let mut open = self.open.write();
-            open.extract_if(|_, session| wanted(session)).map(|(_, session)| session).collect()
-        };
-        for session in &taken {
-            session.bench.close(end);
-            drop(self.close(&session.key));
-        }
-        taken.len()
-    }
-
-    /// Removes a session from the list of open sessions, closes the session's key and records the session's end. The
-    /// receiver gets a message when the key is overwritten. `None`: another call removed the session before.
+    /// Removes a session of this process, closes the session's key and records the session's end. The receiver gets a
+    /// message when the key is overwritten. `None`: another call removed the session before.
     async fn end(&self, session: &OpenSession, end: SessionEnd) -> Result<Option<oneshot::Receiver<()>>, ApiError> {
-        let mine = self.open.write().remove(&session.digest).is_some();
-        session.bench.close(end);
-        let erased = mine.then(|| self.close(&session.key));
-        self.store.end_gate_session(&session.digest, end, self.clock.now().0).await?;
+        let erased = self.open.remove(session, end);
+        self.store.end_gate_session(&session.record.digest, end, self.clock.now().0).await?;
         Ok(erased)
-    }
-
-    /// Closes a key and measures the time until the key is overwritten. The receiver then gets a message.
-    fn close(&self, key: &OpenKey) -> oneshot::Receiver<()> {
-        let (closed_at, telemetry) = (Instant::now(), self.telemetry.clone());
-        let erased = self.here.close(key);
-        let (tell, hears) = oneshot::channel();
-        tokio::spawn(async move {
-            if erased.await.is_ok() {
-                telemetry.key_erased(closed_at.elapsed());
-            }
-            let _ = tell.send(());
-        });
-        hears
     }
 }
 
@@ -472,19 +351,6 @@ fn elsewhere() -> ApiError {
     ApiError::unavailable("other_node", message).retry_after(OTHER_NODE_WAIT)
 }
 
-/// Returns the error for a session that ended in this way (readings G1, G13).
-pub fn ended(end: SessionEnd) -> ApiError {
-    match end {
-        SessionEnd::Deleted => ApiError::new(Code::SessionNotFound, "there is no such session"),
-        SessionEnd::Expired => ApiError::new(Code::SessionExpired, "the session has expired"),
-        SessionEnd::Lost => ApiError::new(Code::SessionExpired, "session lost: its node stopped"),
-    }
-}
-
-fn digest(id: &SessionId) -> SessionDigest {
-    Sha256::digest(id.as_str().as_bytes()).into()
-}
-
 #[cfg(all(test, feature = "held-keys"))]
 mod tests {
     use api::{KeyId, LineageId};
@@ -494,7 +360,20 @@ mod tests {
     use crate::config::Config;
     use crate::resource::Payer;
     use crate::secrets::Key;
-    use crate::work::{KeyStore, Preset};
+    use crate::work::{Finding, KeysAtRest, Preset, RestingKey};
+
+    /// The keys of sessions alone.
+    struct KeysInFolder(KeyStore);
+
+    impl KeysAtRest for KeysInFolder {
+        fn find(&self, name: KeyName) -> Finding {
+            Box::pin(std::future::ready(Ok(self.0.find(&name).map(RestingKey::Session))))
+        }
+
+        fn end(&self, name: KeyName) {
+            self.0.end(&name);
+        }
+    }
 
     #[tokio::test]
     async fn a_key_that_finds_no_session_does_not_stay_in_the_engine() {
@@ -530,12 +409,10 @@ mod tests {
         let keys = KeyStore::open(folder.path(), &config.compute).unwrap();
         let stored = keys.take(key, &caller.account, &Payer::from(&caller)).unwrap().write().await.unwrap();
         assert!(keys.used() > 0);
-        let (opening, share) = (here.clone(), here.share(&caller.account, caller.plan));
-        let key = tokio::task::spawn_blocking(move || opening.open(stored, share));
-        let key = key.await.unwrap().unwrap();
+        here.find_keys_in(Arc::new(KeysInFolder(keys.clone())));
+        let session = sessions.make(&caller, &keys, stored, Some(held)).await.unwrap();
         assert_eq!(here.usage().sessions, 1);
         // the account does not exist, so the record cannot be written
-        let session = sessions.make(&caller, key, Some(held)).await.unwrap();
         let refused = sessions.open(&caller, session, UNLIMITED, None).await.err().unwrap();
         assert_eq!(refused.code, Code::InvalidApiKey);
         let closed = async {

@@ -5,7 +5,6 @@
 //! one unit of the store.
 
 mod dry_run;
-pub mod open_keys;
 mod prepare;
 mod recorded;
 mod running;
@@ -21,10 +20,11 @@ use axum::Json as Answer;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use store::ArithmeticOperationRecord;
+use store::RecordedOf;
 
 use crate::caller::{Caller, Role};
 use crate::compute::Compute;
+use crate::compute::operation::life::Reply;
 use crate::compute::operation::record;
 use crate::web::Web;
 use crate::web::body::{Json, JsonBody};
@@ -35,7 +35,6 @@ use crate::web::octets::{self, HeadAndContainer};
 use crate::web::path::PathParts;
 use crate::web::prefer::client_does_not_wait;
 use crate::work::numbers::Operation;
-use running::Reply;
 
 /// Errors of an operation, the same for both paths.
 const ERRORS: [Code; 16] = [
@@ -203,15 +202,15 @@ async fn begin(
     headers: &HeaderMap,
     (operation, request): (Operation, ComputeRequest),
 ) -> Result<Response, ApiError> {
+    let with_result = request.return_ciphertext.unwrap_or(true);
     let reply = Reply {
         claim,
         octets: octets::wanted(headers),
-        with_result: request.return_ciphertext.unwrap_or(true),
         // a trial may not read an operation's state, so its answer must have the result
         waits: caller.role == Role::Trial || !client_does_not_wait(headers),
     };
     let prepared = prepare::prepare(&compute, &web, &caller, operation, request).await?;
-    running::run(compute, caller, prepared, deadline, reply).await
+    running::run(&compute, caller, prepared, deadline, reply, with_result).await
 }
 
 /// Returns the operation that the body names.
@@ -249,8 +248,8 @@ pub async fn status(
     caller: Caller,
     path: PathParts,
 ) -> Result<Answer<ComputeStatus>, ApiError> {
-    let (op_id, record) = record::find(&compute, &caller, path.get("op")).await?;
-    Ok(Answer(recorded::status(&compute, op_id, record)?))
+    let found = record::find(&compute, &caller, path.get("op"), RecordedOf::arithmetic).await?;
+    Ok(Answer(recorded::status(&compute, found)?))
 }
 
 /// Cancel an operation.
@@ -271,6 +270,6 @@ pub async fn cancel(
     caller: Caller,
     path: PathParts,
 ) -> Result<Answer<CancelledOperation>, ApiError> {
-    let found = record::find::<ArithmeticOperationRecord>(&compute, &caller, path.get("op")).await?;
-    Ok(Answer(record::cancel(&compute, &caller, found).await?))
+    let found = record::find(&compute, &caller, path.get("op"), RecordedOf::arithmetic).await?;
+    Ok(Answer(found.cancel(&compute, &caller).await?))
 }

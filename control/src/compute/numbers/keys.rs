@@ -1,5 +1,6 @@
 //! Encryption keys for arithmetic (specification, Encryption keys; readings section 8).
 
+pub mod at_rest;
 pub mod generate;
 pub(super) mod material;
 mod rows;
@@ -27,7 +28,7 @@ use store::{
 use zeroize::Zeroizing;
 
 use crate::access::api_key::invalid_key;
-use crate::caller::{Caller, UNLIMITED};
+use crate::caller::{Caller, Plan, UNLIMITED};
 use crate::clock::Timestamp;
 use crate::compute::Compute;
 use crate::compute::numbers::vault::Shelf;
@@ -41,6 +42,7 @@ use crate::web::idempotency::Claim;
 use crate::web::openapi::BODY;
 use crate::web::pagination::{PageQuery, Position};
 use crate::web::path::PathParts;
+use crate::work::KeyName;
 use crate::work::numbers::{self, EvaluationKeyHead, KEY_HEAD_BYTES, Params};
 use material::{
     MaterialDigest, Owner, PutPublicKey, check_pair, public_key_seed_used, put_public_key, put_row,
@@ -400,7 +402,8 @@ pub async fn delete(
             Ok(Some(deleted))
         });
         deleting.await?.ok_or_else(unknown_key)?;
-        compute.open_keys.close(key_id.as_str());
+        let share = compute.here.share(&account, Plan::Free);
+        compute.here.release(KeyName::of_numbers_key(share, &key_id));
         compute.vault.erase_dropped().await?;
         Ok(Answer(DeletedEncryptionKey { key_id, status: "deleted".to_owned() }))
     });

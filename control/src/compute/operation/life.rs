@@ -1,51 +1,227 @@
-//! From the asked worker to the answer: with a client that waits, or with a record that the client reads later.
+//! The common part of all kinds of operations, from the reserved price to the answer: with a client that waits, or with a
+//! record that the client reads later.
 
-use axum::response::Response;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use api::circuits::OperationStatus;
+use api::{AccountId, Code, OperationId};
+use axum::response::{IntoResponse, Response};
+use store::{NewOperation, NewOperationOf, OperationEnd, Outcome, Unit, Wanted};
+
+use super::running::{Counted, Running, TooMany};
+use crate::billing::charge::microseconds;
+use crate::billing::ledger::{PaidBy, Reservation};
+use crate::clock::Timestamp;
 use crate::compute::Compute;
+use crate::ids;
+use crate::in_flight::Guard;
 use crate::web::error::ApiError;
+use crate::web::idempotency::Claim;
+use crate::web::prefer::PREFERENCE_APPLIED;
+use crate::work::{self, Ending, Figures, Gate, Rows, RunError, Work, WorkEnd};
 
-/// An operation for which the worker was asked.
-pub trait Asked: Sized + Send + 'static {
-    /// The node's parts that compute.
-    fn compute(&self) -> &Compute;
+/// The own part of an operation of one kind. The value is dropped at the end of the operation's life, however the life
+/// ends.
+pub trait Kind: Send + Sync + Sized + 'static {
+    /// Describes the operation for its record.
+    fn as_new(&self) -> NewOperationOf;
 
-    /// Whether the client waits for the operation's end.
-    fn client_waits(&self) -> bool;
+    /// Makes the first answer for a client that does not wait.
+    fn pending(&self, begun: &Begun) -> Result<Response, ApiError>;
 
-    /// Records the operation before its end, and returns the first answer to its request, stored in the same unit.
-    fn put_on_record(&mut self) -> impl Future<Output = Result<Response, ApiError>> + Send;
+    /// Stores the results and books the operation: its end ([`Begun::completed`]), its charge and its stored answer
+    /// are one unit. Returns the answer if the client waits.
+    fn complete(
+        &mut self,
+        begun: &Begun,
+        results: Rows,
+        figures: Figures,
+    ) -> impl Future<Output = Result<Option<Response>, ApiError>> + Send;
 
-    /// Waits for the operation's end. Stores and charges a result; otherwise gives the reservation back and records the
-    /// failure. Returns the answer if the client waits.
-    fn finish(self) -> impl Future<Output = Result<Option<Response>, ApiError>> + Send;
+    /// The record of an operation that ended without results and is not charged. `done`: the gates that were completed.
+    fn uncharged(&self, done: &[(Gate, u64)]) -> Outcome;
 
-    /// Cancels an operation that could not be recorded. Nothing is charged.
-    fn abandon(self);
+    /// Makes the error of an operation whose key was closed.
+    fn gone(&self) -> ApiError;
+
+    /// Returns the error that the client gets for a failure.
+    fn failure(&self, _: &Begun, error: ApiError) -> impl Future<Output = ApiError> + Send {
+        std::future::ready(error)
+    }
 }
 
-/// Answers a request. If the client leaves, the operation goes on and is charged (readings P24).
-pub async fn answer(mut asked: impl Asked) -> Result<Response, ApiError> {
-    if asked.client_waits() {
-        let in_flight = asked.compute().in_flight.enter();
-        let finished = tokio::spawn(async move {
-            let _in_flight = in_flight;
-            asked.finish().await
-        });
-        return finished.await??.ok_or_else(|| ApiError::internal("an operation ended without its answer"));
+/// How the client wants its answer.
+pub struct Reply {
+    /// Stores the answer in one unit with the operation's end, or with its record if the client does not wait.
+    pub claim: Claim,
+    /// Whether the answer is an octet-stream.
+    pub octets: bool,
+    /// Whether the client waits for the operation's end.
+    pub waits: bool,
+}
+
+/// An operation from its reservation to its end.
+pub struct Begun {
+    /// The reservation of the price. Dropped before `_unfinished`, so that a stopping node waits until the reservation is
+    /// given back.
+    pub reservation: Reservation,
+    /// Keeps a stopping node waiting for this operation.
+    _unfinished: Guard,
+    _running: Running,
+    /// The node's parts that compute.
+    pub compute: Arc<Compute>,
+    /// The operation's id.
+    pub op_id: OperationId,
+    /// How the client wants its answer.
+    pub reply: Reply,
+    account: AccountId,
+    created_at: Timestamp,
+    started: Instant,
+}
+
+/// Enters an operation in the list of what this process computes, and reserves what the operation takes. Of the operations
+/// that are `counted` together, at most `most` run.
+pub async fn begin(
+    compute: &Arc<Compute>,
+    by: &PaidBy,
+    reply: Reply,
+    (counted, most): (Option<Counted>, usize),
+    wanted: Option<Wanted>,
+) -> Result<Begun, ApiError> {
+    let created_at = compute.clock.now();
+    let op_id = ids::operation(created_at);
+    let running = compute.operations.begin(op_id.clone(), counted.clone(), most).map_err(|TooMany| {
+        let message = match counted {
+            Some(Counted::Session(_)) => format!("the session already runs {most} circuits"),
+            _ => format!("the account already runs {most} operations in the background"),
+        };
+        let message = format!("{message}: wait until one has ended");
+        ApiError::new(Code::RateLimited, message).retry_after(Duration::from_secs(1))
+    })?;
+    Ok(Begun {
+        reservation: compute.ledger.reserve(by, wanted, created_at).await?,
+        _unfinished: compute.unfinished.enter(),
+        _running: running,
+        compute: compute.clone(),
+        op_id,
+        reply,
+        account: by.account.clone(),
+        created_at,
+        started: Instant::now(),
+    })
+}
+
+/// An operation for which the worker was asked. Await [`Asked::answer`] next, because nothing else ends the operation.
+pub struct Asked<K> {
+    begun: Begun,
+    kind: K,
+    end: Ending,
+}
+
+/// Asks the worker. The results must have this shape.
+pub fn ask<K: Kind>(begun: Begun, kind: K, work: Work, shape: [usize; 2]) -> Result<Asked<K>, ApiError> {
+    match work::ask(&begun.compute.worker, work, shape) {
+        Ok(end) => Ok(Asked { begun, kind, end }),
+        Err(error) => Err(RunError::from(error).or_gone(|| kind.gone())),
     }
-    // a separate task, which finishes the operation even if the client leaves now
-    let recorded = tokio::spawn(async move {
-        match asked.put_on_record().await {
-            Ok(answer) => {
-                tokio::spawn(asked.finish());
-                Ok(answer)
+}
+
+impl<K: Kind> Asked<K> {
+    /// Answers the request. If the client leaves, the operation goes on and is charged (readings P24).
+    pub async fn answer(self) -> Result<Response, ApiError> {
+        if self.begun.reply.waits {
+            let in_flight = self.begun.compute.in_flight.enter();
+            let finished = tokio::spawn(async move {
+                let _in_flight = in_flight;
+                self.finish().await
+            });
+            return finished.await??.ok_or_else(|| ApiError::internal("an operation ended without its answer"));
+        }
+        // a separate task, which finishes the operation even if the client leaves now
+        let recorded = tokio::spawn(async move {
+            let recorded = self.begun.put_on_record(&self.kind).await;
+            match &recorded {
+                Ok(_) => drop(tokio::spawn(self.finish())),
+                Err(_) => self.begun.compute.worker.cancel(&self.begun.op_id),
             }
-            Err(error) => {
-                asked.abandon();
-                Err(error)
+            recorded
+        });
+        recorded.await?
+    }
+
+    /// Waits for the end. An operation without results is recorded as such if it has a record, and gives its reservation
+    /// back.
+    async fn finish(self) -> Result<Option<Response>, ApiError> {
+        let Asked { begun, mut kind, end } = self;
+        let (status, done, error) = match end.await {
+            WorkEnd::Completed { results, figures } => match kind.complete(&begun, results, figures).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => (OperationStatus::Failed, Vec::new(), error),
+            },
+            WorkEnd::Cancelled(done) => {
+                let error = ApiError::new(Code::Conflict, "the operation was cancelled; nothing was charged");
+                (OperationStatus::Cancelled, done, error)
+            }
+            WorkEnd::Failed(error) => {
+                (OperationStatus::Failed, Vec::new(), RunError::from(error).or_gone(|| kind.gone()))
+            }
+        };
+        let failed = status == OperationStatus::Failed;
+        let error = if failed { kind.failure(&begun, error).await } else { error };
+        begun.reservation.give_back().await;
+        if !begun.reply.waits {
+            let cause = failed.then(|| (error.code.as_str().to_owned(), error.message.clone()));
+            begun.end_uncharged(status, cause, kind.uncharged(&done)).await;
+        }
+        Err(error)
+    }
+}
+
+impl Begun {
+    /// Records the operation before its end, and returns the first answer, stored in the same unit.
+    async fn put_on_record(&self, kind: &impl Kind) -> Result<Response, ApiError> {
+        let answer = ([PREFERENCE_APPLIED], kind.pending(self)?).into_response();
+        let (answer, keep) = self.reply.claim.keep(answer).await?;
+        let unit = Unit { operation: Some(self.as_new(kind)), keep, ..Unit::default() };
+        self.compute.store.submit(unit).await?;
+        Ok(answer)
+    }
+
+    /// Makes the unit that records a completed operation, whose computation took this long.
+    pub fn completed(&self, kind: &impl Kind, outcome: Outcome, took: Duration) -> Unit {
+        let end = self.end(OperationStatus::Completed, outcome, took);
+        Unit { operation: Some(self.as_new(kind)), operation_end: Some(end), ..Unit::default() }
+    }
+
+    async fn end_uncharged(&self, status: OperationStatus, error: Option<(String, String)>, outcome: Outcome) {
+        let end = OperationEnd { error, ..self.end(status, outcome, self.started.elapsed()) };
+        match self.compute.store.submit(Unit { operation_end: Some(end), ..Unit::default() }).await {
+            Ok(()) | Err(store::Error::OperationEnded) => {}
+            Err(cause) => {
+                tracing::error!(%cause, op_id = self.op_id.as_str(), "an operation's end could not be recorded")
             }
         }
-    });
-    recorded.await?
+    }
+
+    fn as_new(&self, kind: &impl Kind) -> NewOperation {
+        NewOperation {
+            op_id: self.op_id.as_str().to_owned(),
+            account_id: self.account.as_str().to_owned(),
+            node_id: self.compute.sessions.node_id.clone(),
+            created_at: self.created_at.0,
+            of: kind.as_new(),
+        }
+    }
+
+    fn end(&self, status: OperationStatus, outcome: Outcome, took: Duration) -> OperationEnd {
+        OperationEnd {
+            op_id: self.op_id.as_str().to_owned(),
+            status,
+            compute_us: microseconds(took),
+            error: None,
+            ended_at: self.compute.clock.now().0,
+            outcome,
+        }
+    }
 }

@@ -1,12 +1,14 @@
 //! Reads the ciphertexts in requests and writes the ciphertexts in answers, both as ciphertexts under a given key.
 
+use std::sync::Arc;
+
 use api::Code;
 use api::gates::CIPHERTEXT_BYTES_MAX;
 use engine::container::{self, Form};
 use engine::{Gate, GateList, Lwe, LweList, OperandBlock, Place, SeededLweList};
 use zeroize::Zeroizing;
 
-use super::{GateText, OpenKey, OperandText, Outcome, Program, Seeds};
+use super::{GateText, OpenKey, Operand, OperandText, Outcome, Program, Seeds};
 use crate::web::base64_text::{self, Base64Error};
 use crate::web::error::ApiError;
 use crate::web::json::secret_key_rejected;
@@ -20,46 +22,57 @@ pub fn read_program(
     gates: &[GateText<'_>],
     place: impl Fn(usize) -> String,
 ) -> Result<Program, ApiError> {
-    let mut operands = empty_list(key, gates.iter().map(|gate| gate.operands.len()).sum());
+    let count = gates.iter().map(|gate| gate.operands.len()).sum();
+    let (mut texts, mut places) = (empty_list(key, count), Vec::with_capacity(count));
+    // the first block has the ciphertexts of the request, and each further block is a value
+    let mut values: Vec<(Operand, OperandBlock)> = Vec::new();
     let mut forms = Vec::with_capacity(gates.len());
     for (i, gate) in gates.iter().enumerate() {
         for (at, (member, text)) in gate.operands.iter().enumerate() {
-            let form = match *text {
-                OperandText::Kept(words, form) => {
-                    operands.push(words);
-                    form
+            let (place, form) = match text {
+                OperandText::Kept { name, value, bit, form } => {
+                    let block = values.iter().position(|(other, _)| other == name).unwrap_or_else(|| {
+                        values.push((name.clone(), value.clone()));
+                        values.len() - 1
+                    });
+                    (Place { block: block as u32 + 1, row: *bit as u32 }, *form)
                 }
                 OperandText::Text(text) => {
                     let (lwe, form) = read_ciphertext(key, text, || format!("{}{member}", place(i)))?;
-                    operands.push(lwe.words());
-                    form
+                    texts.push(lwe.words());
+                    (Place { block: 0, row: texts.len() as u32 - 1 }, form)
                 }
             };
+            places.push(place);
             if at == 0 {
                 forms.push(form);
             }
         }
     }
-    Ok(folded(GateList::new(gates.iter().map(|gate| gate.gate).collect(), operands), forms))
+    let texts: (Operand, OperandBlock) = (Operand::Words, Arc::new(texts));
+    let blocks = [texts].into_iter().chain(values).collect();
+    Ok(folded(gates.iter().map(|gate| gate.gate).collect(), blocks, places, forms))
 }
 
 /// Makes a program of these gates. `operands`: the ciphertexts of the first gate's operands, then the ciphertexts of
 /// the next gate's operands, and so on. Results are written in Ango's own form.
 pub fn program(gates: &[Gate], operands: LweList) -> Program {
-    folded(GateList::new(gates.to_vec(), operands), vec![Form::Ango; gates.len()])
+    let list = GateList::new(gates.to_vec(), operands).folded();
+    Program { list, operands: vec![Operand::Words], forms: vec![Form::Ango; gates.len()] }
 }
 
-/// Makes a program of these gates. The gates' operands are in `blocks`. `places`: for each operand, gate after gate,
-/// the place of its ciphertext in a block. Results are written in Ango's own form. Panics if there are no blocks, if a
-/// place is outside the blocks, or if there are more or fewer places than operands.
-pub fn program_of_places(gates: &[Gate], blocks: Vec<OperandBlock>, places: Vec<Place>) -> Program {
-    folded(GateList::of_places(gates.to_vec(), blocks, places), vec![Form::Ango; gates.len()])
+/// Makes a program of these gates. The gates' operands are in `blocks`, each with its name. `places`: for each operand,
+/// gate after gate, the place of its ciphertext in a block. Results are written in Ango's own form. Panics if there are
+/// no blocks, if a place is outside the blocks, or if there are more or fewer places than operands.
+pub fn program_of_places(gates: &[Gate], blocks: Vec<(Operand, OperandBlock)>, places: Vec<Place>) -> Program {
+    folded(gates.to_vec(), blocks, places, vec![Form::Ango; gates.len()])
 }
 
-/// Folds the gates of a list into a program. Folding reads all operands. So the thread that has just read the operands
+/// Makes a program of folded gates. Folding reads all operands. So the thread that has just read the operands
 /// also folds, while the operands are in the thread's cache.
-fn folded(list: GateList, forms: Vec<Form>) -> Program {
-    Program { list: list.folded(), forms }
+fn folded(gates: Vec<Gate>, blocks: Vec<(Operand, OperandBlock)>, places: Vec<Place>, forms: Vec<Form>) -> Program {
+    let (operands, blocks) = blocks.into_iter().unzip();
+    Program { list: GateList::of_places(gates, blocks, places).folded(), operands, forms }
 }
 
 /// Refuses ciphertexts whose fingerprint names another key. The fingerprint is 16 hexadecimal digits (readings G11).

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::{Gate, LweList, Netlist, OpenKey};
+use super::{Gate, LweList, Netlist, OpenKey, Operand};
 
 /// Largest number of rows of all cached plans together. A row has some 200 bytes.
 const REMEMBERED_ROWS_MAX: usize = 1 << 18;
@@ -36,6 +36,7 @@ pub struct PlannedCircuit {
     pub(in crate::work) netlist: Arc<String>,
     pub(in crate::work) mapping: Mapping,
     pub(in crate::work) noise: InputNoise,
+    pub(in crate::work) operands: Vec<(usize, Operand)>,
     /// Number of gates of each kind in the netlist. All these gates are charged, even if the plan has fewer gates.
     pub gate_counts: Vec<(Gate, u64)>,
     /// Number of levels in the netlist.
@@ -103,13 +104,15 @@ impl PlanCache {
 }
 
 impl Netlist {
-    /// Makes the plan of this netlist for these inputs. `text`: the netlist's text. Takes up to two seconds of CPU time
+    /// Makes the plan of this netlist for these inputs. `text`: the netlist's text. `operands`: the name of each input,
+    /// with its number of bits. Takes up to two seconds of CPU time
     /// for a million gates, so call this outside the async threads.
     pub fn plan(
         &self,
         text: &Arc<String>,
         key: &OpenKey,
         inputs: &LweList,
+        operands: Vec<(usize, Operand)>,
         (mapping, noise): (Mapping, InputNoise),
         remembered: &PlanCache,
     ) -> PlannedCircuit {
@@ -117,7 +120,7 @@ impl Netlist {
         // the noise of an imported key is not known
         facts.failure_log2 = facts.failure_log2.filter(|_| !key.imported);
         let (netlist, gate_counts, levels) = (text.clone(), self.gate_counts(), self.levels());
-        PlannedCircuit { plan, netlist, mapping, noise, gate_counts, levels, facts }
+        PlannedCircuit { plan, netlist, mapping, noise, operands, gate_counts, levels, facts }
     }
 
     fn planned(

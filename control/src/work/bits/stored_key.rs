@@ -4,6 +4,7 @@
 //! disk after its session is closed, or after the process ends, can no longer be decrypted (readings G3). The node
 //! removes such files when it starts.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use futures_executor::block_on;
 use parking_lot::Mutex;
 use zeroize::Zeroizing;
 
-use super::{ComputeConfig, EvaluationKey, Preset, too_large_key};
+use super::{ComputeConfig, EvaluationKey, KeyName, OpenKey, Preset, Share, too_large_key};
 use crate::blobs::{Blobs, Missing, ObjectKind, SealedObject, folder_of};
 use crate::ids;
 use crate::resource::{Grant, NotGranted, Payer, Resource};
@@ -40,6 +41,9 @@ pub struct KeyStore {
     space: Resource,
     /// The budget of memory for keys that no device has loaded yet.
     memory: Resource,
+    /// The keys at rest by name. A key is removed when its session ends. The key's file is removed when the engine has
+    /// dropped the key as well.
+    resting: Arc<Mutex<HashMap<KeyName, Arc<StoredKey>>>>,
 }
 
 /// A key that was read and sealed, but is not on disk yet.
@@ -83,7 +87,27 @@ impl KeyStore {
         let largest = EVALUATION_KEY_BYTES_MAX as u64;
         let space = Resource::memory(config.key_storage_bytes_max, largest);
         let memory = Resource::memory(config.key_bytes_max, largest);
-        Ok(KeyStore { blobs, space, memory })
+        Ok(KeyStore { blobs, space, memory, resting: Arc::default() })
+    }
+
+    /// Puts the key of a session at rest under a name, where a worker finds it.
+    pub fn keep(&self, name: KeyName, share: Share, key: StoredKey) -> OpenKey {
+        let StoredKey { preset, imported, fingerprint, .. } = key;
+        let params = key.gate_params();
+        self.resting.lock().insert(name, Arc::new(key));
+        OpenKey { name, weight: share.weight, preset, imported, params, fingerprint }
+    }
+
+    /// Finds a key at rest.
+    pub fn find(&self, name: &KeyName) -> Option<Arc<StoredKey>> {
+        self.resting.lock().get(name).cloned()
+    }
+
+    /// Ends a name: the key is no longer found, and its file is removed when the engine does not need it any more.
+    pub fn end(&self, name: &KeyName) {
+        let ended = self.resting.lock().remove(name);
+        // outside the lock, because the drop may remove the file
+        drop(ended);
     }
 
     /// Returns the size in bytes of all stored keys together.
@@ -167,7 +191,7 @@ impl SealedKey {
 
 impl StoredKey {
     /// Returns the key's parameters.
-    pub(super) fn gate_params(&self) -> Params {
+    pub(in crate::work) fn gate_params(&self) -> Params {
         let KeyParams::Gates(params) = &self.params else { unreachable!("only keys for gates rest here") };
         *params
     }

@@ -5,27 +5,19 @@ use std::time::Instant;
 
 use api::OperationId;
 use engine::ckks::container;
-use engine::ckks::plaintexts::Plaintexts;
 use engine::ckks::{Ciphertext, Noise, Params, PartKind};
 
 use super::planning::{Asked, NumbersShape, ResultFacts, StoredOperand, result_bytes};
-use super::stored_key::StoredNumbersKey;
 use crate::web::error::ApiError;
 use crate::work::here::{Here, KeyShape};
 use crate::work::key::{KeyName, Share};
 use crate::work::question::{NumbersQuestion, Question, Work};
 
-/// An open key for encrypted numbers. Closed on drop.
+/// A key for encrypted numbers, with everything but its rows. Work under the key opens it again, if it was closed.
 pub struct OpenNumbersKey {
-    worker: Here,
     name: KeyName,
+    weight: u32,
     shape: Arc<NumbersShape>,
-}
-
-impl Drop for OpenNumbersKey {
-    fn drop(&mut self) {
-        self.worker.close_key(self.name, Box::new(|| {}));
-    }
 }
 
 /// A request that was checked and planned.
@@ -77,7 +69,7 @@ impl OpenNumbersKey {
 
     /// Makes the work of a planned operation.
     pub fn work(&self, id: OperationId, planned: PlannedOperation, deadline: Instant) -> Work {
-        Work { id, key: self.name, question: Question::Numbers(planned.question), deadline }
+        Work { id, key: self.name, weight: self.weight, question: Question::Numbers(planned.question), deadline }
     }
 
     /// Writes a result's container. Takes milliseconds of CPU time, so call this outside the async threads.
@@ -89,16 +81,15 @@ impl OpenNumbersKey {
 }
 
 impl Here {
-    /// Opens a key of an account, so that operations can run under it. Takes tenths of a second of CPU time for large
-    /// parameters, so call this outside the async threads.
+    /// Opens a stored key, so that operations can run under it, or finds it open. Takes tenths of a second of CPU time
+    /// for large parameters.
     ///
     /// # Errors
-    /// 503 when the engine has no room for another key.
-    pub fn open_numbers(&self, stored: StoredNumbersKey, share: Share) -> Result<OpenNumbersKey, ApiError> {
-        let (key, fingerprint) = (stored.key.clone(), stored.head.fingerprint);
-        let plaintexts = Plaintexts::new(&key.params);
-        let shape = Arc::new(NumbersShape { key, fingerprint, plaintexts });
-        let name = self.open_key(stored, KeyShape::Numbers(shape.clone()), share)?;
-        Ok(OpenNumbersKey { worker: self.clone(), name, shape })
+    /// When no such key is stored, when its records cannot be read, and 503 when the engine has no room for another
+    /// key.
+    pub async fn open_numbers(&self, name: KeyName, share: Share) -> Result<OpenNumbersKey, ApiError> {
+        let opened = self.opened(name, share.weight).await?;
+        let KeyShape::Numbers(shape) = &opened.shape else { return Err(ApiError::internal("a key for gates")) };
+        Ok(OpenNumbersKey { name, weight: share.weight, shape: shape.clone() })
     }
 }

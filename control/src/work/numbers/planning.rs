@@ -5,16 +5,17 @@ use std::sync::Arc;
 use api::Code;
 use engine::ckks::container;
 use engine::ckks::noise::{NoiseBudget, Tail};
-use engine::ckks::operation::{self, Operand, Refusal, Request};
+use engine::ckks::operation::{self, Refusal, Request};
 use engine::ckks::plaintexts::Plaintexts;
 use engine::ckks::sources::Sources;
 use engine::ckks::{Ciphertext, Noise, Params, PartKind, Plan};
 use engine::{NumbersKey, Task};
 use zeroize::Zeroizing;
 
-use super::stored_key::{StoredRow, parts_of};
+use super::stored_key::{StoredNumbersKey, StoredRow, parts_of};
 use super::{CiphertextFacts, precision_told, tenths};
 use crate::web::error::ApiError;
+use crate::work::key::Operand;
 
 pub use engine::ckks::operation::Operation;
 
@@ -74,14 +75,21 @@ pub struct ResultFacts {
 }
 
 impl NumbersShape {
+    /// Makes the shape of a stored key. Takes tenths of a second of CPU time for large parameters.
+    pub(in crate::work) fn of(stored: &StoredNumbersKey) -> NumbersShape {
+        let (key, fingerprint) = (stored.key.clone(), stored.head.fingerprint);
+        let plaintexts = Plaintexts::new(&key.params);
+        NumbersShape { key, fingerprint, plaintexts }
+    }
+
     /// Reads the containers and makes the plan.
     pub(in crate::work) fn plan(
         &self,
         asked: &Asked,
         containers: &[StoredOperand],
     ) -> Result<(Task, ResultFacts), ApiError> {
-        let mut ciphertexts: Vec<(Operand, Arc<Vec<u32>>)> = Vec::with_capacity(containers.len());
-        for (at, StoredOperand { bytes, sources }) in containers.iter().enumerate() {
+        let mut ciphertexts: Vec<(operation::Operand, Arc<Vec<u32>>)> = Vec::with_capacity(containers.len());
+        for (at, StoredOperand { bytes, sources, .. }) in containers.iter().enumerate() {
             // both operands of an operation may be the same ciphertext: read it only once
             if let Some(same) = containers[..at].iter().position(|before| Arc::ptr_eq(&before.bytes, bytes)) {
                 ciphertexts.push(ciphertexts[same].clone());
@@ -90,9 +98,9 @@ impl NumbersShape {
             let read = container::read_ciphertext(bytes, &self.key.params, self.fingerprint);
             let Ciphertext { level, scale, noise, words } = read.map_err(ApiError::internal)?;
             let noise = Noise { sources: *sources, ..noise };
-            ciphertexts.push((Operand { level, scale, noise }, Arc::new(words)));
+            ciphertexts.push((operation::Operand { level, scale, noise }, Arc::new(words)));
         }
-        let (operands, words): (Vec<Operand>, Vec<_>) = ciphertexts.into_iter().unzip();
+        let (operands, words): (Vec<operation::Operand>, Vec<_>) = ciphertexts.into_iter().unzip();
         let (plan, result) = planned(&self.plaintexts, &self.key.params, &self.key.parts, asked, &operands)?;
         let task = Task::numbers(plan, words, &self.key);
         let task = task.map_err(|kind| {
@@ -107,6 +115,8 @@ impl NumbersShape {
 /// A stored ciphertext that is an operand.
 #[derive(Clone)]
 pub struct StoredOperand {
+    /// The ciphertext's name.
+    pub operand: Operand,
     /// The container.
     pub bytes: Arc<Zeroizing<Vec<u8>>>,
     /// The fresh encryptions from which the ciphertext was computed. The container does not tell them.
@@ -133,9 +143,9 @@ pub fn outlook(
 ) -> Result<Outlook, ApiError> {
     let operand = |facts: &CiphertextFacts| {
         let &CiphertextFacts { level, scale, value_bound, variance, tail, sources, .. } = facts;
-        Operand { level, scale, noise: Noise { tail, sources, ..Noise::new(value_bound, variance) } }
+        operation::Operand { level, scale, noise: Noise { tail, sources, ..Noise::new(value_bound, variance) } }
     };
-    let operands: Vec<Operand> = operands.iter().map(operand).collect();
+    let operands: Vec<operation::Operand> = operands.iter().map(operand).collect();
     let (plan, result) = planned(&Plaintexts::without_words(params), params, &parts_of(stored)?, asked, &operands)?;
     Ok(Outlook { result, key_switches: plan.key_switches(), result_bytes: result_bytes(params, &result) })
 }
@@ -145,7 +155,7 @@ fn planned(
     params: &Params,
     parts: &[(PartKind, usize)],
     asked: &Asked,
-    operands: &[Operand],
+    operands: &[operation::Operand],
 ) -> Result<(Plan, ResultFacts), ApiError> {
     let request = Request {
         operation: asked.operation,

@@ -18,8 +18,8 @@ use crate::web::body::Reserved;
 use crate::web::error::ApiError;
 use crate::web::octets::Words;
 use crate::work::{
-    self, Form, InputNoise, LweList, Mapping, Netlist, OpenKey, PlanCache, PlannedCircuit, SeededLweList, Seeds,
-    builtin,
+    self, Form, InputNoise, LweList, Mapping, Netlist, OpenKey, Operand, PlanCache, PlannedCircuit, SeededLweList,
+    Seeds, builtin,
 };
 
 /// A request to run a circuit, as it was received.
@@ -72,7 +72,7 @@ pub async fn prepare(
         ..
     } = given;
     if outputs == Some(CircuitOutputs::Handles) {
-        session.may_keep(compute.clock.now())?;
+        session.record.may_keep(compute.clock.now())?;
     }
     if let Some(fingerprint) = fingerprint {
         work::check_fingerprint(&session.key, &fingerprint)?;
@@ -107,15 +107,18 @@ struct Planner<'a> {
     remembered: &'a PlanCache,
 }
 
+/// The name of each input, with its number of bits.
+type InputNames = Vec<(usize, Operand)>;
+
 impl Planner<'_> {
     /// Makes the plan for these inputs. `are_fresh`: a client has encrypted all inputs, so none is a result of gates.
-    fn plan(&self, key: &OpenKey, inputs: &LweList, are_fresh: bool) -> PlannedCircuit {
+    fn plan(&self, key: &OpenKey, inputs: &LweList, names: InputNames, are_fresh: bool) -> PlannedCircuit {
         let mapping = match self.mapping {
             CircuitMapping::None => Mapping::Gates,
             CircuitMapping::Cells => Mapping::Cells,
         };
         let noise = if are_fresh { InputNoise::Fresh } else { InputNoise::Any };
-        self.netlist.plan(self.text, key, inputs, (mapping, noise), self.remembered)
+        self.netlist.plan(self.text, key, inputs, names, (mapping, noise), self.remembered)
     }
 }
 
@@ -130,7 +133,7 @@ enum Source {
     Texts(Vec<String>),
     /// One container with all bits of the input.
     Seeded(SeededLweList),
-    Kept(Arc<EncryptedValue>),
+    Kept(HandleId, Arc<EncryptedValue>),
     /// Number of the input's ciphertexts, which follow the head in the octet stream.
     Words(usize),
 }
@@ -140,8 +143,15 @@ impl Source {
         match self {
             Source::Texts(texts) => texts.len(),
             Source::Seeded(bits) => bits.len(),
-            Source::Kept(value) => value.bits.len(),
+            Source::Kept(_, value) => value.bits.len(),
             Source::Words(bits) => *bits,
+        }
+    }
+
+    fn name(&self) -> Operand {
+        match self {
+            Source::Kept(handle, _) => Operand::Value(handle.clone()),
+            Source::Texts(_) | Source::Seeded(_) | Source::Words(_) => Operand::Words,
         }
     }
 }
@@ -155,8 +165,9 @@ fn sources(bench: &Workbench, inputs: Vec<CircuitValue>, octets: bool) -> Result
         match input {
             CircuitValue::Handle(text) => {
                 let handle: Option<HandleId> = text.parse().ok();
-                let value = handle.and_then(|handle| bench.value(&handle));
-                value.map(Source::Kept).ok_or_else(|| unknown_handle(Some(&place)))
+                let kept = handle.and_then(|handle| Some((bench.value(&handle)?, handle)));
+                let kept = kept.map(|(value, handle)| Source::Kept(handle, value));
+                kept.ok_or_else(|| unknown_handle(Some(&place)))
             }
             CircuitValue::Ciphertexts(texts) if !octets => Ok(Source::Texts(texts)),
             CircuitValue::Bits(bits) if octets => Ok(Source::Words(usize::try_from(bits).unwrap_or(usize::MAX))),
@@ -217,9 +228,10 @@ fn read(
     let are_fresh = sources.iter().all(|source| match source {
         Source::Seeded(_) => true,
         Source::Words(_) => seeds.is_some(),
-        Source::Texts(_) | Source::Kept(_) => false,
+        Source::Texts(_) | Source::Kept(..) => false,
     });
     check_widths(&sources, netlist.input_widths())?;
+    let names = sources.iter().map(|source| (source.bits(), source.name())).collect();
     let bits = |widths: &[usize]| widths.iter().sum::<usize>();
     let output_widths = netlist.output_widths().to_vec();
     let record_bytes = RECORD_BYTES + RECORD_OUTPUT_BYTES * output_widths.len() as u64;
@@ -230,7 +242,7 @@ fn read(
     let in_words: usize = sources.iter().map(|source| if let Source::Words(bits) = source { *bits } else { 0 }).sum();
     let in_words = work::read_words(key, words, seeds.as_ref(), in_words)?;
     if sources.iter().all(|source| matches!(source, Source::Words(_))) {
-        let (circuit, inputs, form) = (planner.plan(key, &in_words, are_fresh), in_words, Form::Ango);
+        let (circuit, inputs, form) = (planner.plan(key, &in_words, names, are_fresh), in_words, Form::Ango);
         return Ok(Prepared { circuit, inputs, output_widths, form, inputs_room, outputs_room, record_room, reserved });
     }
     let (mut inputs, mut first_form) = (work::empty_list(key, bits(netlist.input_widths())), None);
@@ -242,7 +254,7 @@ fn read(
                 inputs.append_seeded(bits.seed(), bits.bodies());
                 Some(Form::Ango)
             }
-            Source::Kept(value) => {
+            Source::Kept(_, value) => {
                 inputs.append(&value.bits);
                 Some(value.form)
             }
@@ -255,7 +267,7 @@ fn read(
         first_form = first_form.or(form);
     }
     let form = first_form.unwrap_or(Form::Ango);
-    let circuit = planner.plan(key, &inputs, are_fresh);
+    let circuit = planner.plan(key, &inputs, names, are_fresh);
     Ok(Prepared { circuit, inputs, output_widths, form, inputs_room, outputs_room, record_room, reserved })
 }
 

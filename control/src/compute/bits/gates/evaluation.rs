@@ -9,7 +9,7 @@ use axum::response::Response;
 use store::Unit;
 
 use crate::billing::charge::{self, Charge, ChargeTo};
-use crate::billing::ledger::PaidBy;
+use crate::billing::ledger::{PaidBy, wanted_gates};
 use crate::billing::tariff;
 use crate::caller::Caller;
 use crate::compute::Compute;
@@ -98,11 +98,11 @@ pub async fn run(
     let key = *session.key;
     let payer = Payer::from(&caller);
     // release the session before the gates run, so that the session can end meanwhile
-    let charge_to = ChargeTo { digest: session.digest, paid_by: PaidBy::from(&caller) };
+    let charge_to = ChargeTo { digest: session.record.digest, paid_by: PaidBy::from(&caller) };
     let shelf = match outputs {
         CircuitOutputs::Ciphertexts => None,
         CircuitOutputs::Handles => {
-            session.may_keep(compute.clock.now())?;
+            session.record.may_keep(compute.clock.now())?;
             let bytes = work.gates.len() * work::words_bytes(&key);
             let room = session.bench.memory.reserve(bytes as u64).map_err(no_room)?;
             Some((session.bench.clone(), room))
@@ -125,8 +125,8 @@ pub async fn run(
         let _in_flight = in_flight;
         let price = tariff::price(gates.iter().copied());
         let paid_by = &charge_to.paid_by;
-        let reservation =
-            compute.ledger.reserve_gates(paid_by, gates.len() as u64, &price, compute.clock.now()).await?;
+        let wanted = wanted_gates(paid_by, gates.len() as u64, &price);
+        let reservation = compute.ledger.reserve(paid_by, wanted, compute.clock.now()).await?;
         let id = ids::operation(compute.clock.now());
         let run = program.run(&compute.worker, id, &key, deadline).await;
         let (outcome, kept_results) = match run.and_then(|outcome| KeptResults::of(outcome, shelf)) {
@@ -149,7 +149,7 @@ pub async fn run(
         let (answer, keep) = claim.keep(answer).await?;
         let charge = Charge { counts: &counts, price: &price, bootstraps, compute: took };
         let (now, unit) = (compute.clock.now(), Unit { keep, ..Unit::default() });
-        charge.book(now, &compute.telemetry, &compute.store, &charge_to, &reservation, unit).await?;
+        charge.book(now, &compute.telemetry, &charge_to, &reservation, unit).await?;
         if let Some(kept) = kept_results {
             kept.stay();
         }

@@ -10,7 +10,7 @@ use api::{Code, HandleId};
 use crate::compute::bits::workbench::{EncryptedValue, Workbench, unknown_handle};
 use crate::web::error::ApiError;
 use crate::web::octets::Words;
-use crate::work::{self, Gate, GateText, LweList, OpenKey, OperandBlock, OperandText, Place, Program, Seeds};
+use crate::work::{self, Gate, GateText, LweList, OpenKey, Operand, OperandBlock, OperandText, Place, Program, Seeds};
 
 /// Largest number of operands of one batch: three for each gate.
 const OPERANDS_MAX: usize = 3 * BATCH_GATES_MAX;
@@ -151,15 +151,16 @@ fn gate_text<'a>(
                 format!("{}: the value under the handle has {bits} bits; choose one bit, such as {handle}[0]", field());
             ApiError::new(Code::InvalidParams, message).at(field(), "not a bit of the value")
         })?;
-        Ok((member, OperandText::Kept(value.bits.row(at), value.form)))
+        let (form, value) = (value.form, value.clone());
+        Ok((member, OperandText::Kept { name: Operand::Value(handle), value, bit: at, form }))
     };
     Ok(GateText { gate, operands: members(gate, text).map(operand).collect::<Result<_, ApiError>>()? })
 }
 
 /// All inputs of a batch in an octet-stream, one after another. Their bits are the operands to choose from.
 struct Pool {
-    /// The ciphertexts after the head, then the values stored on the node.
-    blocks: Vec<OperandBlock>,
+    /// The ciphertexts after the head, then the values stored on the node, each with its name.
+    blocks: Vec<(Operand, OperandBlock)>,
     /// For each input that has ciphertexts: the number of ciphertexts before it, and the place of its first one.
     inputs: Vec<(u64, Place)>,
     /// Number of ciphertexts of all inputs. Several inputs can have the same handle, so this number can exceed the
@@ -177,7 +178,7 @@ impl Pool {
             inputs.iter().enumerate().map(|input| Input::of(input, &values)).collect::<Result<_, ApiError>>()?;
         let ciphertexts = inputs.iter().fold(0usize, |sum, input| match input {
             Input::Words(count) => sum.saturating_add(*count),
-            Input::Kept(_) => sum,
+            Input::Kept(..) => sum,
         });
         // check the number first, because masks are made and memory is reserved for this number of ciphertexts
         if ciphertexts > OPERANDS_MAX {
@@ -186,8 +187,8 @@ impl Pool {
             );
             return Err(ApiError::new(Code::InvalidParams, message).at("inputs", "too many"));
         }
-        let mut pool =
-            Pool { blocks: vec![Arc::new(read(ciphertexts)?)], inputs: Vec::with_capacity(inputs.len()), total: 0 };
+        let mut pool = Pool { blocks: Vec::with_capacity(1), inputs: Vec::with_capacity(inputs.len()), total: 0 };
+        pool.blocks.push((Operand::Words, Arc::new(read(ciphertexts)?)));
         let mut words_taken = 0;
         for input in inputs {
             let (first, count) = match input {
@@ -195,9 +196,9 @@ impl Pool {
                     words_taken += count;
                     (Place { block: 0, row: (words_taken - count) as u32 }, count)
                 }
-                Input::Kept(value) => {
+                Input::Kept(handle, value) => {
                     let (block, count) = (pool.blocks.len() as u32, value.bits.len());
-                    pool.blocks.push(value);
+                    pool.blocks.push((Operand::Value(handle), value));
                     (Place { block, row: 0 }, count)
                 }
             };
@@ -241,7 +242,7 @@ impl Pool {
 
 /// An input of a batch.
 enum Input {
-    Kept(Arc<EncryptedValue>),
+    Kept(HandleId, Arc<EncryptedValue>),
     /// Number of the input's ciphertexts, which follow the head in the octet stream.
     Words(usize),
 }
@@ -255,8 +256,9 @@ impl Input {
         match input {
             CircuitValue::Bits(bits) => Ok(Input::Words(usize::try_from(*bits).unwrap_or(usize::MAX))),
             CircuitValue::Handle(text) => {
-                let value = text.parse().ok().and_then(|handle: HandleId| values.get(&handle));
-                value.map(|value| Input::Kept(value.clone())).ok_or_else(|| unknown_handle(Some(&place)))
+                let value = text.parse().ok().and_then(|handle: HandleId| values.get_key_value(&handle));
+                let kept = value.map(|(handle, value)| Input::Kept(handle.clone(), value.clone()));
+                kept.ok_or_else(|| unknown_handle(Some(&place)))
             }
             CircuitValue::Ciphertexts(_) => {
                 let message = format!(

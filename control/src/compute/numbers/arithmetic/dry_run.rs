@@ -26,7 +26,7 @@ pub async fn plan(
     check(operation, &request)?;
     let key = find(compute, caller, &request.key_id).await?;
     let records = operands(compute, caller, &key, &request.ciphertext_ids, Touch::Look).await?;
-    let rows: Vec<StoredRow> = all_rows(compute, &key.material_id).await?.iter().map(stored_row).collect();
+    let rows: Vec<StoredRow> = all_rows(&compute.store, &key.material_id).await?.iter().map(stored_row).collect();
     let operands: Vec<CiphertextFacts> = records.iter().map(facts).collect();
     let ids = request.ciphertext_ids.clone();
     let asked = asked(operation, request);

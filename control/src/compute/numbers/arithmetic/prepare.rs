@@ -17,6 +17,7 @@ use crate::web::Web;
 use crate::web::body::{Reserved, reserve};
 use crate::web::error::ApiError;
 use crate::work::numbers::{Asked, OpenNumbersKey, Operation, PlannedOperation, Sources, StoredOperand};
+use crate::work::{KeyName, Operand};
 
 /// A request that was checked and planned.
 pub struct Prepared {
@@ -60,7 +61,10 @@ async fn under_key(
     let pinned = compute.vault.pin(ciphertext_ids.to_vec());
     let records = operands(compute, caller, record, ciphertext_ids, Touch::Use).await?;
     let wanted = records.len();
-    let key = compute.open_keys.find(compute, caller, record).await?;
+    compute.vault.check_place(&record.node_id)?;
+    let share = compute.here.share(&caller.account, caller.plan);
+    let key_id = record.key_id.parse().map_err(ApiError::internal)?;
+    let key = Arc::new(compute.here.open_numbers(KeyName::of_numbers_key(share, &key_id), share).await?);
     let payer = Payer::from(caller);
     // memory for each operand as bytes and as 32-bit words, and for the result as words, as bytes and as base64
     let words = key.ciphertext_words_bytes();
@@ -72,7 +76,8 @@ async fn under_key(
             Some(same) => containers[same].bytes.clone(),
             None => Arc::new(read(compute, caller, &payer, record).await?),
         };
-        containers.push(StoredOperand { bytes, sources: Sources::from_bytes(record.sources.as_deref()) });
+        let operand = Operand::Object(record.ciphertext_id.parse().map_err(ApiError::internal)?);
+        containers.push(StoredOperand { operand, bytes, sources: Sources::from_bytes(record.sources.as_deref()) });
     }
     let planning = key.clone();
     let planned = compute.offload.run(payer, move || planning.plan(asked, containers)).await??;

@@ -224,7 +224,7 @@ pub async fn download(
         return Err(ApiError::new(Code::NotFound, message));
     }
     compute.vault.check_place(&key.node_id)?;
-    let rows = all_rows(&compute, &key.material_id).await?;
+    let rows = all_rows(&compute.store, &key.material_id).await?;
     let stored: Vec<_> = rows.iter().map(stored_row).collect();
     let of_key = key.clone();
     let head = compute.offload.run((&caller).into(), move || {

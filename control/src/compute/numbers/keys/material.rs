@@ -3,7 +3,7 @@
 use api::encryption_keys::KeyParams;
 use api::{AccountId, Code};
 use sha2::{Digest as _, Sha256};
-use store::{KeyRowRecord, Seeded};
+use store::{KeyRowRecord, Seeded, Store};
 use zeroize::Zeroizing;
 
 use crate::caller::Caller;
@@ -120,10 +120,10 @@ pub async fn read_row(
 }
 
 /// Reads the records of all rows of a material, in order.
-pub async fn all_rows(compute: &Compute, material_id: &str) -> Result<Vec<KeyRowRecord>, ApiError> {
+pub async fn all_rows(store: &Store, material_id: &str) -> Result<Vec<KeyRowRecord>, ApiError> {
     let mut rows = Vec::new();
     loop {
-        let read = compute.store.key_rows(material_id, rows.len() as i64, ROWS_READ).await?;
+        let read = store.key_rows(material_id, rows.len() as i64, ROWS_READ).await?;
         let is_last = (read.len() as i64) < ROWS_READ;
         rows.extend(read);
         if is_last {
