@@ -92,7 +92,7 @@ impl GateList {
     /// Folds each gate according to its operands' words. The new list has the same number of gates, with the same
     /// results in the same order, and no bootstrap adds words to themselves (docs/wire-format.md 8, "Folding"). A gate
     /// that needs no bootstrap becomes a NOT, whose operand is the negated result. Operands keep their places; new
-    /// operands are only constants and negations.
+    /// operands are only constants and negations. A folded list stays as it is when it is folded again.
     pub fn folded(mut self) -> GateList {
         let folds: Vec<Folded> = (0..self.gates.len()).map(|at| self.fold(at)).collect();
         let mut made = LweList::with_capacity(self.dimension(), 0);
@@ -123,8 +123,12 @@ impl GateList {
         GateList { starts, places, ..self }
     }
 
-    /// Folds one gate of the list. The name of a value is the value's place among the gate's operands.
+    /// Folds one gate of the list. The name of a value is the value's place among the gate's operands. A NOT keeps its
+    /// operand: a constant is not made anew, because a list that was folded before would grow.
     fn fold(&self, at: usize) -> Folded {
+        if self.gates[at] == Gate::Not {
+            return Folded::Bit(Bit::Value { id: 0, negated: true });
+        }
         let operands = self.operands_of(at..at + 1);
         let names = names_of_few(operands.clone().map(|operand| self.at(self.places[operand])));
         fold(self.gates[at], &names[..operands.len()])
@@ -220,6 +224,24 @@ mod tests {
         assert_eq!(folded.at(place(2, 0)), [10u32.wrapping_neg(), 1u32.wrapping_neg()]);
         assert!(std::ptr::eq(folded.block(1), (*blocks[1]).as_ref()), "nothing is copied");
         assert_eq!(folded.needed_by(0..2), [place(0, 0), place(0, 1), place(1, 0)]);
+    }
+
+    #[test]
+    fn a_folded_list_stays_as_it_is() {
+        // words of 1, of 0, of two values, and of the first value negated
+        let [one, zero] = [true, false].map(|bit| Lwe::trivial(1, bit).words().to_vec());
+        let words = [one, zero, vec![10, 1], vec![20, 1], [10u32, 1].map(u32::wrapping_neg).to_vec()].concat();
+        let operands: OperandBlock = Arc::new(LweList::from_words(1, words));
+        for gate in Gate::ALL {
+            let arity = gate.arity() as u32;
+            for choice in 0..5u32.pow(arity) {
+                let places: Vec<Place> = (0..arity).map(|at| place(0, choice / 5u32.pow(at) % 5)).collect();
+                let once = GateList::of_places(vec![gate], vec![operands.clone()], places.clone()).folded();
+                let twice = once.clone().folded();
+                assert_eq!((twice.gates(), &twice.places), (once.gates(), &once.places), "{} {places:?}", gate.name());
+                assert_eq!(twice.blocks.len(), once.blocks.len(), "{} {places:?}", gate.name());
+            }
+        }
     }
 
     #[test]
