@@ -27,7 +27,17 @@ pub struct DataDir {
 /// Held while a node serves this folder.
 #[derive(Debug)]
 pub struct NodeLock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for NodeLock {
+    /// Ends the lock itself. Closing the file would not be enough, because a child process that has not started its
+    /// program yet has the file open too.
+    fn drop(&mut self) {
+        if let Err(error) = self.file.unlock() {
+            tracing::warn!(%error, "the data folder could not be unlocked");
+        }
+    }
 }
 
 impl DataDir {
@@ -104,7 +114,7 @@ impl DataDir {
         let file = private_file(OpenOptions::new().create(true).append(true), &path)
             .with_context(|| format!("ANGO_DATA_DIR: cannot open {}", path.display()))?;
         match file.try_lock() {
-            Ok(()) => Ok(NodeLock { _file: file }),
+            Ok(()) => Ok(NodeLock { file }),
             Err(fs::TryLockError::WouldBlock) => {
                 bail!("ANGO_DATA_DIR: another node is running on {}", self.path.display())
             }
@@ -184,6 +194,8 @@ mod tests {
         let data = DataDir::open(&folder.path().join("a/b")).unwrap();
         let lock = data.lock().unwrap();
         assert!(data.lock().unwrap_err().to_string().contains("another node"));
+        // as a child process that has not started its program yet
+        let _copy = lock.file.try_clone().unwrap();
         drop(lock);
         data.lock().unwrap();
     }
