@@ -29,9 +29,11 @@ const SAME_ATTEMPT: Duration = Duration::from_secs(3600);
 /// Largest number of accounts that are billed side by side.
 const SIDE_BY_SIDE: usize = 16;
 
-/// Whether a month after `billed_through` is over, with its grace period.
+/// Whether a month after `billed_through` is over, with its grace period. 0: the node has not looked yet. The first
+/// look is always due, because the first of all looks records since when use is billed.
 pub(super) fn is_due(billed_through: i64, now: Timestamp) -> bool {
-    billed_through < month_before(now) && now >= month_start(month_before(now) + 1).plus(MONTH_GRACE)
+    let last = month_before(now);
+    billed_through == 0 || (billed_through < last && now >= month_start(last + 1).plus(MONTH_GRACE))
 }
 
 /// Bills the months that are over, in order. Returns the last month that is wholly billed.

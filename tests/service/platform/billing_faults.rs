@@ -51,8 +51,8 @@ async fn owe(subscriber: &Subscriber<'_>) -> i64 {
 }
 
 /// Moves the clock to the close of a month.
-fn move_past(server: &TestServer, month: i64) {
-    move_to(server, &after(&month_start(month + 1).rfc3339(), 11));
+async fn move_past(server: &TestServer, month: i64) {
+    move_to(server, &after(&month_start(month + 1).rfc3339(), 11)).await;
 }
 
 /// Checks that the month was billed once: at the provider, and in the records.
@@ -105,7 +105,7 @@ async fn w8_a_failure_that_the_provider_repeats_for_a_day_delays_a_bill_by_hours
     for step in ["POST /v1/invoices", "POST /v1/invoiceitems"] {
         let month = owe(&subscriber).await;
         provider.fail(step, &[Fault::Stored]);
-        move_past(&server, month);
+        move_past(&server, month).await;
         let begun = server.clock.now();
         until_billed(&subscriber, Duration::from_secs(30)).await;
         // after an hour the node asks with another key, so it need not wait until the provider forgets the first
@@ -128,7 +128,7 @@ async fn w8_a_provider_that_fails_for_a_day_at_any_step_bills_a_month_once() {
             let month = owe(&subscriber).await;
             provider.fail(step, &[*fault; TRIES]);
             let asked = provider.asked().len();
-            move_past(&server, month);
+            move_past(&server, month).await;
             let answered = async || provider.asked()[asked..].iter().filter(|one| one.starts_with(step)).count();
             subscriber.until(answered, |count| *count >= TRIES).await;
             // more than a day later
@@ -160,7 +160,7 @@ async fn w8_a_database_that_goes_away_after_any_answer_of_the_provider_bills_a_m
         let month = owe(&subscriber).await;
         let gone = wire.clone();
         provider.ambush(Moment::Done, answers, move || gone.down());
-        move_past(&server, month);
+        move_past(&server, month).await;
         let is_over = async || {
             let done = server.running().store().job_done_through("months").await;
             (wire.is_down(), done.is_ok_and(|done| done >= month))

@@ -224,7 +224,7 @@ async fn bill_a_day_later(fault: Fault) {
         subscriber.use_gates(1000).await;
     }
     provider.fail("/invoiceitems", &[fault; 3]);
-    move_to(&server, &after(told["current_period_end"].as_str().unwrap(), 11));
+    move_to(&server, &after(told["current_period_end"].as_str().unwrap(), 11)).await;
     let lines = async || provider.asked().iter().filter(|one| one.contains("invoiceitems")).count();
     subscriber.until(lines, |lines| *lines >= 3).await;
     // the provider forgets idempotency keys after a day

@@ -132,7 +132,7 @@ async fn p9_w8_the_month_of_many_accounts_is_billed_once_at_the_provider_s_pace_
     }
 
     let asked = provider.asked().len();
-    move_to(&server, &after(&end, 11));
+    move_to(&server, &after(&end, 11)).await;
     let begun = Instant::now();
     provider.account().renew(&subscription);
     provider.deliver_all(server.address).await;

@@ -89,7 +89,7 @@ async fn p12_without_a_card_a_checkout_is_offered_and_going_through_it_subscribe
     provider.deliver_all(server.address).await;
     worked_through(&server).await;
     assert_eq!(subscriber.subscription().await, told);
-    move_to(&server, &end);
+    move_to(&server, &end).await;
     let subscription = only_subscription(&provider);
     provider.account().renew(&subscription);
     provider.deliver_all(server.address).await;
@@ -120,7 +120,7 @@ async fn p11_p16_p17_steps_are_taken_at_the_provider() {
     assert_eq!((&told["plan"], &told["status"]), (&json!("scale"), &json!("active")));
     assert_eq!(provider.account().object(&subscription)["cancel_at_period_end"], false);
     subscriber.cancel().await.ok(200);
-    move_to(&server, told["current_period_end"].as_str().unwrap());
+    move_to(&server, told["current_period_end"].as_str().unwrap()).await;
     provider.account().renew(&subscription);
     provider.deliver_all(server.address).await;
     worked_through(&server).await;
@@ -382,7 +382,7 @@ async fn p18_a_payment_that_fails_is_past_due_then_unpaid_and_paid_again() {
     let told = subscriber.subscribe("starter", "monthly").await.ok(200);
     let subscription = only_subscription(&provider);
     provider.deliver_all(server.address).await;
-    move_to(&server, told["current_period_end"].as_str().unwrap());
+    move_to(&server, told["current_period_end"].as_str().unwrap()).await;
     provider.account().declines = true;
     provider.account().renew(&subscription);
     provider.deliver_all(server.address).await;
@@ -433,7 +433,7 @@ async fn p9_what_was_used_is_billed_by_the_provider_once_whatever_fails() {
     let month = server.clock.now().rfc3339()[..7].to_owned();
     provider.fail("/invoiceitems", &[Fault::ErrorAfter, Fault::Cut, Fault::Garbage]);
     provider.fail("/invoices", &[Fault::Cut]);
-    move_to(&server, &after(told["current_period_end"].as_str().unwrap(), 11));
+    move_to(&server, &after(told["current_period_end"].as_str().unwrap(), 11)).await;
     let usage = |provider: &PaymentStandIn| {
         let of_usage = |one: &Value| one["metadata"]["month"].is_string() && one["customer"] == json!(customer);
         provider.account().all("in_").into_iter().filter(of_usage).collect::<Vec<_>>()
@@ -602,13 +602,13 @@ async fn p19_a_subscription_that_began_without_a_provider_goes_on_until_it_ends(
     subscriber.subscribe("scale", "monthly").await.ok(200);
     let end = told["current_period_end"].as_str().unwrap().to_owned();
     // the provider does not know the account, so the node makes the invoice
-    move_to(&server, &after(&end, 11));
+    move_to(&server, &after(&end, 11)).await;
     let invoices = subscriber.until(async || subscriber.invoices().await, |found| !found.is_empty()).await;
     assert!(invoices[0]["provider_invoice_url"].as_str().unwrap().contains("/invoices/inv_"));
     let invoice = invoices[0]["invoice_id"].as_str().unwrap();
     server.operator().await.end_invoice(invoice, store::InvoiceState::Paid).await.unwrap();
     subscriber.cancel().await.ok(200);
-    move_to(&server, subscriber.subscription().await["current_period_end"].as_str().unwrap());
+    move_to(&server, subscriber.subscription().await["current_period_end"].as_str().unwrap()).await;
     subscriber.until_on("free", "active").await;
     // the next subscription is made at the provider
     assert!(subscriber.subscribe("starter", "monthly").await.ok(200)["checkout_url"].is_string());

@@ -174,7 +174,7 @@ async fn p9_bills_of_months_are_compared_with_the_invoices_at_the_provider() {
     }
     let month = control::access::limits::Period::of(server.clock.now()).month;
     let words = server.clock.now().rfc3339()[..7].to_owned();
-    move_to(&server, &after(told["current_period_end"].as_str().unwrap(), 11));
+    move_to(&server, &after(told["current_period_end"].as_str().unwrap(), 11)).await;
     subscriber.until_billed(&server).await;
     let is_of_month = |one: &Value| one["metadata"]["month"].is_string();
     let billed = || provider.account().all("in_").into_iter().find(is_of_month).unwrap();
@@ -287,7 +287,7 @@ async fn p9_a_month_is_shown_before_it_is_billed_and_nothing_is_changed() {
     // the bill is what was shown
     let now = server.clock.now().0;
     store.void_reservation("op_of_a_test", unknown.account.as_str(), now).await.unwrap();
-    move_to(&server, &after(told["current_period_end"].as_str().unwrap(), 11));
+    move_to(&server, &after(told["current_period_end"].as_str().unwrap(), 11)).await;
     subscriber.until_billed(&server).await;
     let bill = store.usage_bill(subscriber.account.as_str(), month).await.unwrap().unwrap();
     assert_eq!(bill.cents, 233);

@@ -53,7 +53,7 @@ fn text(mail: &str) -> String {
 async fn bill_use(server: &TestServer, subscriber: &Subscriber<'_>) -> Value {
     subscriber.use_gates(300).await;
     let end = subscriber.subscription().await["current_period_end"].as_str().unwrap().to_owned();
-    move_to(server, &after(&end, 11));
+    move_to(server, &after(&end, 11)).await;
     subscriber.until(async || subscriber.invoices().await, |found| !found.is_empty()).await[0].clone()
 }
 
@@ -110,7 +110,7 @@ async fn p18_an_invoice_that_is_not_paid_is_reminded_of_and_suspends_until_it_is
     server.clock.advance(DAY * 24);
     mailbox.wait_for(2).await;
     admitted(&subscriber).await;
-    move_to(&server, &due_at);
+    move_to(&server, &due_at).await;
     let mails = mailbox.wait_for(3).await;
     let due = subscriber.until_on("payg", "past_due").await["payment_due"].clone();
     let suspended_at = due["suspended_at"].as_str().unwrap().to_owned();
@@ -121,7 +121,7 @@ async fn p18_an_invoice_that_is_not_paid_is_reminded_of_and_suspends_until_it_is
     assert_eq!((unpaid.len(), unpaid[0].status, unpaid[0].email.as_deref()), (1, "past_due", Some("keiri@example.jp")));
     server.clock.advance(DAY * 5);
     mailbox.wait_for(4).await;
-    move_to(&server, &suspended_at);
+    move_to(&server, &suspended_at).await;
     refused(&subscriber).await;
     assert_eq!(subscriber.until_on("payg", "unpaid").await["payment_due"]["is_suspended"], json!(true));
     let mails = mailbox.wait_for(5).await;
@@ -213,7 +213,7 @@ async fn p18_use_that_the_provider_cannot_collect_suspends_and_a_payment_lifts_i
     subscriber.use_gates(300).await;
     let end = subscriber.subscription().await["current_period_end"].as_str().unwrap().to_owned();
     provider.account().declines = true;
-    move_to(&server, &after(&end, 11));
+    move_to(&server, &after(&end, 11)).await;
     subscriber.until_billed(&server).await;
     let invoice = provider.account().all("in_").last().unwrap()["id"].as_str().unwrap().to_owned();
     provider.account().advance_drafts();

@@ -20,8 +20,8 @@ pub const INVOICES: &str = "/api/v1/billing/invoices";
 pub const PORTAL: &str = "/api/v1/billing/portal";
 pub const CHECKOUT: &str = "/api/v1/billing/checkout";
 pub const PROVIDER_WEBHOOK: &str = "/api/v1/billing/provider_webhook";
-/// Longest time that a test waits for a job.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest time that a test waits for a job. Longer than a job's pause after a failure.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// An account, and a live key of its administrator.
 pub struct Subscriber<'s> {
@@ -101,8 +101,14 @@ impl<'s> Subscriber<'s> {
     }
 }
 
-/// Moves the server's clock forward to at most one second past a moment.
-pub fn move_to(server: &TestServer, moment: &str) {
+/// Moves the server's clock forward to at most one second past a moment. First waits until the server has recorded
+/// since when use is billed, because use before that record is never billed.
+pub async fn move_to(server: &TestServer, moment: &str) {
+    let (store, begun) = (server.running().store(), Instant::now());
+    while matches!(store.job_done_through("months").await, Ok(0)) {
+        assert!(begun.elapsed() < PATIENCE, "the server has not looked for months to bill");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     let day = Duration::from_secs(86_400);
     for step in [day, Duration::from_secs(3600), Duration::from_secs(60), Duration::from_secs(1)] {
         while server.clock.now().plus(step).rfc3339().as_str() <= moment {
@@ -216,14 +222,14 @@ async fn p11_p16_p17_p19_a_subscription_begins_rises_falls_ends_and_is_taken_up_
     let told = subscriber.subscribe("pro", "annual").await.ok(200);
     assert_eq!((&told["status"], &told["scheduled_plan"]), (&json!("active"), &json!("pro")));
     // P10: the price of a month is the one that is valid when the month begins
-    move_to(&server, &end);
+    move_to(&server, &end).await;
     let told = subscriber.until_on("pro", "active").await;
     assert_eq!((&told["monthly_price_usd"], &told["annual_discount_pct"]), (&json!(40.67), &json!(17)));
     assert_eq!((&told["billing_cycle"], told.get("scheduled_plan")), (&json!("annual"), None));
     let year: i64 = end[..4].parse().unwrap();
     assert_eq!(told["current_period_end"], json!(format!("{}{}", year + 1, &end[4..])));
     subscriber.cancel().await.ok(200);
-    move_to(&server, told["current_period_end"].as_str().unwrap());
+    move_to(&server, told["current_period_end"].as_str().unwrap()).await;
     let told = subscriber.until_on("free", "active").await;
     assert_eq!((&told["billing_cycle"], &told["monthly_price_usd"]), (&json!("monthly"), &json!(0)));
     subscriber.cancel().await.error(409, "CONFLICT");
@@ -277,7 +283,7 @@ async fn p11_a_higher_plan_adds_its_units_for_the_rest_of_the_month() {
     };
     // the tenth day of a month
     let end = subscriber.subscription().await["current_period_end"].as_str().unwrap().to_owned();
-    move_to(&server, &end);
+    move_to(&server, &end).await;
     server.clock.advance(Duration::from_secs(9 * 86_400));
     let month = Period::of(server.clock.now()).month;
     let rest = || {
@@ -299,7 +305,7 @@ async fn p11_a_higher_plan_adds_its_units_for_the_rest_of_the_month() {
     assert_eq!(limit().await, with_pro);
     // the next month has all units of the plan
     let end = subscriber.subscription().await["current_period_end"].as_str().unwrap().to_owned();
-    move_to(&server, &end);
+    move_to(&server, &end).await;
     assert_eq!(limit().await, 20_000_000);
 }
 
@@ -308,7 +314,7 @@ async fn p9_p19_p25_a_month_is_billed_once_with_its_fees_and_what_was_used() {
     let server = TestServer::start().await;
     // set the clock to the beginning of a month, because the fee for the rest of a month depends on the day
     let first = Subscriber::new(&server, Plan::Free).await.subscription().await;
-    move_to(&server, first["current_period_end"].as_str().unwrap());
+    move_to(&server, first["current_period_end"].as_str().unwrap()).await;
     let subscriber = Subscriber::new(&server, Plan::Payg).await;
     let idle = Subscriber::new(&server, Plan::Free).await;
     let month = server.clock.now().rfc3339()[..7].to_owned();
@@ -320,10 +326,10 @@ async fn p9_p19_p25_a_month_is_billed_once_with_its_fees_and_what_was_used() {
         subscriber.use_gates(1000).await;
     }
     let end = told["current_period_end"].as_str().unwrap().to_owned();
-    move_to(&server, &end);
+    move_to(&server, &end).await;
     // no invoice yet: the node waits until operations that were accepted in the month have ended
     assert_eq!(subscriber.invoices().await, Vec::<Value>::new());
-    move_to(&server, &after(&end, 11));
+    move_to(&server, &after(&end, 11)).await;
     let invoices = subscriber.until(async || subscriber.invoices().await, |found| !found.is_empty()).await;
     assert_eq!(invoices.len(), 1);
     let invoice = &invoices[0];
@@ -344,7 +350,7 @@ async fn p9_p19_p25_a_month_is_billed_once_with_its_fees_and_what_was_used() {
         server.send(Request::get(path)).await.error(404, "NOT_FOUND");
     }
     // the next month's invoice has only the fee
-    move_to(&server, &after(subscriber.subscription().await["current_period_end"].as_str().unwrap(), 11));
+    move_to(&server, &after(subscriber.subscription().await["current_period_end"].as_str().unwrap(), 11)).await;
     let invoices = subscriber.until(async || subscriber.invoices().await, |found| found.len() > 1).await;
     assert_eq!((&invoices[0]["amount_usd_cents"], &invoices[1]), (&json!(4_900), invoice));
     let audit = server.running().store().audit_ledger(server.clock.now().0).await.unwrap();
@@ -381,9 +387,9 @@ async fn p10_two_nodes_end_a_month_together_and_bill_it_once() {
     let told = subscriber.subscribe("starter", "monthly").await.ok(200);
     let end = told["current_period_end"].as_str().unwrap();
     // while the first node ends the month, the other node's clock is still in that month
-    move_to(&one, &after(end, 11));
+    move_to(&one, &after(end, 11)).await;
     subscriber.until(async || subscriber.invoices().await, |found| !found.is_empty()).await;
-    move_to(&other, &after(end, 11));
+    move_to(&other, &after(end, 11)).await;
     subscriber.until_billed(&other).await;
     let invoices = subscriber.until(async || subscriber.invoices().await, |found| !found.is_empty()).await;
     assert_eq!(invoices.len(), 1);
