@@ -12,6 +12,7 @@ pub mod cpu;
 pub mod encode;
 pub mod keys;
 pub mod matmul;
+mod matrices;
 pub mod noise;
 pub mod operation;
 pub mod params;

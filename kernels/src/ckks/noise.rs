@@ -256,19 +256,19 @@ fn deviations(n: usize) -> f64 {
 
 /// Variance of a coefficient's error after numbers up to `value_bound` were transformed to coefficients at the scale
 /// `scale`, in double precision.
-fn encoding_variance(n: usize, scale: f64, value_bound: f64) -> f64 {
+pub(super) fn encoding_variance(n: usize, scale: f64, value_bound: f64) -> f64 {
     2.0 * square(DOUBLE * scale * value_bound) / n as f64
 }
 
 /// Variance of the error that a division causes by rounding both polynomials.
-fn rounding_variance(n: usize) -> f64 {
+pub(super) fn rounding_variance(n: usize) -> f64 {
     (1.0 + n as f64 * SECRET_VARIANCE) * ROUNDING
 }
 
 /// Variance of the error that the errors in a part's rows cause after the division by the special primes. This is the
 /// sum over the part's digits of `N sigma^2 (Q_j / P)^2 / 12`, where `Q_j` is the product of the digit's primes at this
 /// level.
-fn key_switch_variance(params: &Params, kind: PartKind, key_level: usize, level: usize) -> f64 {
+pub(super) fn key_switch_variance(params: &Params, kind: PartKind, key_level: usize, level: usize) -> f64 {
     let of_level = &params.level(level).primes;
     let log = |&prime: &usize| libm::log2(f64::from(params.primes()[prime].q()));
     let digit = |primes: &Vec<usize>| {

@@ -1,6 +1,9 @@
 //! Plaintexts as words, in the form in which devices take them.
 
+use std::sync::OnceLock;
+
 use super::encode::{Complex, EncodeError, Encoder, Rounded};
+use super::matrices::Matrices;
 use super::params::Params;
 use super::room;
 use crate::ring::Ring;
@@ -10,6 +13,8 @@ pub struct Plaintexts {
     params: Params,
     /// `None`: plaintexts are checked and get no words.
     tables: Option<(Encoder, Vec<Ring>)>,
+    /// Made by the first bootstrap.
+    matrices: OnceLock<Matrices>,
 }
 
 impl Plaintexts {
@@ -17,13 +22,17 @@ impl Plaintexts {
     pub fn new(params: &Params) -> Plaintexts {
         let ciphertext_primes = &params.primes()[..params.chain().ciphertext_primes()];
         let rings = ciphertext_primes.iter().map(|&prime| Ring::new(prime, params.n())).collect();
-        Plaintexts { params: params.clone(), tables: Some((Encoder::new(params.n()), rings)) }
+        Plaintexts {
+            params: params.clone(),
+            tables: Some((Encoder::new(params.n()), rings)),
+            matrices: OnceLock::new(),
+        }
     }
 
     /// Makes no tables: plaintexts are checked as by [`Plaintexts::new`], but have no words. A plan over them tells what
     /// a result would be, and no device can run the plan.
     pub fn without_words(params: &Params) -> Plaintexts {
-        Plaintexts { params: params.clone(), tables: None }
+        Plaintexts { params: params.clone(), tables: None, matrices: OnceLock::new() }
     }
 
     /// Encodes slots as `[primes of the level][N]` words in the order of [`Ring::forward`].
@@ -51,6 +60,15 @@ impl Plaintexts {
     pub fn encode_reals(&self, values: &[f64], level: usize, scale: f64) -> Result<Vec<u32>, EncodeError> {
         let values: Vec<Complex> = values.iter().map(|&value| value.into()).collect();
         self.encode(&values, level, scale)
+    }
+
+    /// Returns the matrices of bootstrapping. The first call makes them, which takes some tenths of a second at the
+    /// largest degree.
+    ///
+    /// # Panics
+    /// When the parameters have no levels for bootstrapping.
+    pub(in crate::ckks) fn matrices(&self) -> &Matrices {
+        self.matrices.get_or_init(|| Matrices::new(&self.params, self.tables.is_some()))
     }
 
     /// Encodes i in every slot: the polynomial `X^(N/2)` at scale 1.

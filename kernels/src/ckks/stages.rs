@@ -2,8 +2,10 @@
 
 /// Number of levels of each of the two matrix stages.
 pub(super) const FACTORS: usize = 2;
-/// Number of levels of the remainder: five for the series, three for the doublings.
-const REMAINDER_LEVELS: usize = 8;
+/// Number of times that the remainder doubles the angle of the cosine.
+pub(super) const DOUBLINGS: usize = 3;
+/// Number of levels of the remainder: five for the series, one for each doubling.
+const REMAINDER_LEVELS: usize = 5 + DOUBLINGS;
 /// Number of levels that bootstrapping adds to the levels of the application.
 pub(super) const LEVELS: usize = 2 * FACTORS + REMAINDER_LEVELS;
 /// The smallest degree at which chains with these levels reach 128 bits of security.
@@ -21,6 +23,9 @@ pub(super) struct Stages {
     /// the sine is, and the larger the errors of all steps before the last are. For numbers up to 1, both errors are
     /// then small.
     pub(super) headroom: u32,
+    /// The number of bits that level 0 has above the scale of a message that is bootstrapped. A message at the scale of
+    /// level 0 is first multiplied by a power of two.
+    pub(super) ratio: u32,
 }
 
 impl Stages {
@@ -30,9 +35,9 @@ impl Stages {
     /// larger; the smallest stages leave the most levels to the application.
     pub(super) fn choices(polynomial_size: usize, scale_bits: u32) -> Vec<Stages> {
         if polynomial_size < SECURE_DEGREE {
-            return vec![Stages { to_coefficients: scale_bits, remainder: 56, to_slots: 56, headroom: 13 }];
+            return vec![Stages { to_coefficients: scale_bits, remainder: 56, to_slots: 56, headroom: 13, ratio: 13 }];
         }
-        let small = Stages { to_coefficients: 30, remainder: 49, to_slots: 49, headroom: 10 };
+        let small = Stages { to_coefficients: 30, remainder: 49, to_slots: 49, headroom: 10, ratio: 8 };
         match scale_bits {
             ..=28 => vec![small],
             29..=35 => vec![Stages { remainder: 52, to_slots: 50, ..small }, small],

@@ -41,6 +41,7 @@ impl Series<'_> {
             let less = self.builder.lower(less, level, scale);
             self.builder.sub(doubled, less)
         };
+        self.builder.bound_numbers(value, 1.0);
         self.known.insert(k, value);
         value
     }

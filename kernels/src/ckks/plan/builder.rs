@@ -271,6 +271,12 @@ impl PlanBuilder {
         node.scale = scale;
     }
 
+    /// Lowers the bound on a value's numbers, because the caller knows more than the steps imply.
+    pub fn bound_numbers(&mut self, value: Value, value_bound: f64) {
+        let noise = &mut self.nodes[value.0].noise;
+        noise.value_bound = noise.value_bound.min(value_bound);
+    }
+
     /// Replaces the noise estimate of a value. Callers use this when they know more than the steps imply.
     pub fn set_noise(&mut self, value: Value, noise: Noise) {
         self.nodes[value.0].noise = noise;

@@ -47,6 +47,22 @@ pub fn of_polynomial(builder: &PlanBuilder, x: Value, result: Value, degree: usi
     Noise::new(value_bound, of_x + of_steps).deviate(fixed, builder.params().n())
 }
 
+/// Computes the variance of the error of `result` in a coefficient, for numbers of `x` that are known: `points` has each
+/// number and its probability. All steps after `x` are steps of a polynomial.
+///
+/// # Panics
+/// When a step after `x` is none of a polynomial.
+pub fn mean_variance(builder: &PlanBuilder, x: Value, result: Value, points: &[(f64, f64)]) -> f64 {
+    let nodes = &builder.nodes[x.0..=result.0];
+    let numbers: Vec<f64> = points.iter().map(|(number, _)| *number).collect();
+    let gains = gains(nodes, x.0, &values(nodes, x.0, &numbers));
+    let scale = nodes[nodes.len() - 1].scale;
+    let mean = |gains: &[f64]| gains.iter().zip(points).map(|(gain, (_, share))| share * gain * gain).sum::<f64>();
+    let of_step = |(node, gains): (&Node, &Vec<f64>)| mean(gains) * (scale / node.scale).powi(2) * node.own.variance;
+    let of_x = mean(&gains[0]) * (scale / nodes[0].scale).powi(2) * nodes[0].noise.variance;
+    of_x + nodes.iter().zip(&gains).skip(1).map(of_step).sum::<f64>()
+}
+
 /// The number that each value holds at each sample point.
 fn values(nodes: &[Node], first: usize, points: &[f64]) -> Vec<Vec<f64>> {
     let mut values: Vec<Vec<f64>> = vec![points.to_vec()];

@@ -1,5 +1,7 @@
 //! Runs whole plans through the trait [`Arithmetic`], level after level, as the engine runs plans.
 
+use std::time::Instant;
+
 use super::*;
 use crate::backend::Backend;
 use crate::ckks::cpu::toy::{Toy, ToyCiphertext};
@@ -19,8 +21,12 @@ fn params(poly_degree: usize, scale_bits: u32, max_depth: u32) -> Params {
 
 /// Makes the parts that a plan needs, runs the plan and returns its outputs.
 fn run(toy: &mut Toy, plan: &Plan, inputs: &[&ToyCiphertext]) -> Vec<ToyCiphertext> {
+    run_with(&loaded(toy, plan), plan, inputs)
+}
+
+/// Makes the parts that a plan needs.
+fn loaded(toy: &mut Toy, plan: &Plan) -> Vec<(PartKind, <Cpu as Arithmetic>::Part)> {
     let cpu = Cpu::with(Isa::detect(), 2);
-    let n = plan.params().n();
     let mut parts = Vec::new();
     for (kind, level) in plan.parts() {
         let shape = PartShape { params: plan.params().clone(), kind, level };
@@ -30,6 +36,17 @@ fn run(toy: &mut Toy, plan: &Plan, inputs: &[&ToyCiphertext]) -> Vec<ToyCipherte
         }
         parts.push((kind, part));
     }
+    parts
+}
+
+/// Runs the plan and returns its outputs.
+fn run_with(
+    parts: &[(PartKind, <Cpu as Arithmetic>::Part)],
+    plan: &Plan,
+    inputs: &[&ToyCiphertext],
+) -> Vec<ToyCiphertext> {
+    let cpu = Cpu::with(Isa::detect(), 2);
+    let n = plan.params().n();
     // the arena holds the plan's slots in reverse order, after three unused slots
     let slots: Vec<u32> = (0..plan.slots() as u32).rev().map(|slot| slot + 3).collect();
     let mut arena = cpu.arena(n, plan.slots() + 3).unwrap();
@@ -54,6 +71,65 @@ fn run(toy: &mut Toy, plan: &Plan, inputs: &[&ToyCiphertext]) -> Vec<ToyCipherte
         ToyCiphertext { level: output.level, scale: output.scale, words: taken.to_vec() }
     });
     outputs.collect()
+}
+
+/// Bootstraps messages at the secure degree. The test prints times and precision. It takes a minute and 3 GB.
+#[test]
+#[ignore = "a minute of computation"]
+fn the_secure_degree_bootstraps_as_precisely_as_predicted() {
+    for (scale_bits, max_depth, wanted) in [(30, 4, 15.5), (40, 2, 16.0)] {
+        let security = SecurityLevel::Bits128;
+        let literal = ParamsLiteral { poly_degree: 32768, scale_bits, max_depth, security, bootstrap: true };
+        let params = Params::search(literal).unwrap();
+        let (mut toy, mut parts) = (Toy::new(&params, 13), None);
+        let (plaintexts, begun) = (Plaintexts::new(&params), Instant::now());
+        plaintexts.matrices();
+        println!("scale {scale_bits}: matrices made in {:?}", begun.elapsed());
+        let slots = params.slots();
+        let sparse: Vec<f64> = (0..slots).map(|slot| if slot % 1000 == 7 { 1.0 } else { 0.0 }).collect();
+        let signs: Vec<f64> = (0..slots).map(|_| if toy.next() % 2 == 0 { 1.0 } else { -1.0 }).collect();
+        let messages = [("random", toy.reals()), ("ones", vec![1.0; slots]), ("sparse", sparse), ("signs", signs)];
+        for (name, message) in &messages {
+            for level in [0, 1] {
+                let x = toy.encrypt_reals(message, level);
+                let mut builder = PlanBuilder::new(&params);
+                let begun = Instant::now();
+                let input = builder.input(level, x.scale, FRESH);
+                let refreshed = bootstrap::refresh(&mut builder, &plaintexts, input);
+                let plan = builder.finish(&[refreshed]);
+                let planned = begun.elapsed();
+                let parts = parts.get_or_insert_with(|| loaded(&mut toy, &plan));
+                let begun = Instant::now();
+                let found = run_with(parts, &plan, &[&x]).remove(0);
+                let ran = begun.elapsed();
+                let numbers = toy.decrypt(&found);
+                let bound = plan.outputs().next().unwrap().noise.error_bound(params.n(), found.scale);
+                let measured = [deviation(&numbers, message), predicted(&plan), worst(&numbers, message), bound];
+                let [deviation, predicted, worst, bound] = measured.map(|error| -error.log2());
+                println!(
+                    "{name}, level {level}: {deviation:.1} bits (predicted {predicted:.1}), worst {worst:.1} (promised \
+                     {bound:.1}); planned in {planned:?}, ran in {ran:?}, {} steps, {} slots",
+                    plan.steps().len(),
+                    plan.slots()
+                );
+                assert!(worst > bound, "{name}");
+                // the error of the sine is largest for equal numbers
+                assert!(*name == "ones" || (deviation > wanted && deviation > predicted - 0.3), "{name}");
+            }
+        }
+    }
+}
+
+/// The standard deviation of the errors.
+fn deviation(found: &[Complex], expected: &[f64]) -> f64 {
+    let squares: f64 = found.iter().zip(expected).map(|(found, expected)| (found.re - expected).powi(2)).sum();
+    (squares / found.len() as f64).sqrt()
+}
+
+/// The standard deviation of the error of the plan's first output, as the plan predicts.
+fn predicted(plan: &Plan) -> f64 {
+    let output = plan.outputs().next().unwrap();
+    (plan.params().n() as f64 / 2.0 * output.noise.variance).sqrt() / output.scale
 }
 
 fn worst(found: &[Complex], expected: &[f64]) -> f64 {
@@ -145,6 +221,8 @@ fn a_bootstrapped_ciphertext_has_its_numbers_and_the_level_of_a_fresh_one() {
             assert!(error < (-precision_bits).exp2(), "N {n}, scale {scale_bits}: {error}");
             let bound = plan.outputs().next().unwrap().noise.error_bound(n, found.scale);
             assert!(error < bound && bound < 0.01, "{error}, bound {bound}");
+            let ratio = deviation(&toy.decrypt(&found), &values) / predicted(&plan);
+            assert!((0.2..1.3).contains(&ratio), "N {n}, scale {scale_bits}, level {level}: {ratio}");
         }
     }
 }

@@ -1,5 +1,5 @@
 //! The map between coefficients and slots as a product of sparse matrices (Chen, Chillotti, Song, eprint 2018/1043;
-//! Han, Hhan, Cheon, eprint 2018/1073). Each matrix merges some stages of the transform of [`super::super::encode`].
+//! Han, Hhan, Cheon, eprint 2018/1073). Each matrix merges some stages of the transform of [`crate::ckks::encode`].
 //! The bit reversal is left out in both directions, because the remainder is computed in each slot separately. For this
 //! computation, the order of the slots does not matter.
 
@@ -12,9 +12,18 @@ use crate::ckks::encode::Complex;
 /// slot `i`.
 pub type Diagonals = BTreeMap<usize, Vec<Complex>>;
 
+/// A matrix before its entries are computed: the stages that it merges, of which each joins halves of a length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Factor {
+    slots: usize,
+    /// The length of the halves of each stage, a power of two. The first stage in the list is applied first.
+    halves: Vec<usize>,
+    inverse: bool,
+}
+
 /// Returns the transform from bit-reversed coefficients to slots, or the inverse of this transform, as a product of at
 /// most `count` matrices. The first matrix in the list is applied first.
-pub fn factors(slots: usize, count: usize, inverse: bool) -> Vec<Diagonals> {
+pub fn factors(slots: usize, count: usize, inverse: bool) -> Vec<Factor> {
     let stages = slots.ilog2() as usize;
     let count = count.min(stages);
     let mut halves: Vec<usize> = (0..stages).map(|stage| 1 << stage).collect();
@@ -27,10 +36,49 @@ pub fn factors(slots: usize, count: usize, inverse: bool) -> Vec<Diagonals> {
     let merged = sizes.into_iter().map(|size| {
         let (now, later) = rest.split_at(size);
         rest = later;
-        let identity = Diagonals::from([(0, vec![Complex::from(1.0); slots])]);
-        now.iter().fold(identity, |product, &half| compose(&stage(slots, half, inverse), &product))
+        Factor { slots, halves: now.to_vec(), inverse }
     });
     merged.collect()
+}
+
+impl Factor {
+    /// The offsets of the matrix's diagonals, ascending. An offset above half of the slots counts as a negative one, a
+    /// rotation in the other direction.
+    pub fn offsets(&self) -> Vec<i64> {
+        let slots = self.slots as i64;
+        let step = *self.halves.iter().min().expect("a stage") as i64;
+        let reach = (1i64 << self.halves.len()) - 1;
+        let centred = |offset: i64| if 2 * offset <= slots { offset } else { offset - slots };
+        let mut offsets: Vec<i64> = (-reach..=reach).map(|k| centred((k * step).rem_euclid(slots))).collect();
+        offsets.sort_unstable();
+        offsets.dedup();
+        offsets
+    }
+
+    /// Number of slots after which the entries of every diagonal repeat.
+    pub fn period(&self) -> usize {
+        2 * self.halves.iter().max().expect("a stage")
+    }
+
+    /// The sum of the squared magnitudes of each row's entries. All rows of a stage have the same sum. Each entry of the
+    /// matrix is a product of one entry of each stage.
+    pub fn row_square(&self) -> f64 {
+        let of_stage: f64 = if self.inverse { 0.5 } else { 2.0 };
+        of_stage.powi(self.halves.len() as i32)
+    }
+
+    /// Bound on the magnitudes of the entries.
+    pub fn entry_bound(&self) -> f64 {
+        let of_stage: f64 = if self.inverse { 0.5 } else { 1.0 };
+        of_stage.powi(self.halves.len() as i32)
+    }
+
+    /// Computes the entries.
+    pub fn diagonals(&self) -> Diagonals {
+        let identity = Diagonals::from([(0, vec![Complex::from(1.0); self.slots])]);
+        let with = |product: Diagonals, &half: &usize| compose(&stage(self.slots, half, self.inverse), &product);
+        self.halves.iter().fold(identity, with)
+    }
 }
 
 /// Returns one stage of the transform as a matrix: the stage that joins halves of length `half`.
@@ -109,15 +157,45 @@ mod tests {
                 .collect();
             let expected = Encoder::new(2 * slots).to_slots(&coefficients);
             for count in 1..=3 {
-                let found = applied(&factors(slots, count, false), &reversed);
+                let [forward, back] = [false, true]
+                    .map(|inverse| factors(slots, count, inverse).iter().map(Factor::diagonals).collect::<Vec<_>>());
+                let found = applied(&forward, &reversed);
                 let near = |a: &[Complex], b: &[Complex]| {
                     a.iter().zip(b).all(|(a, b)| (*a - *b).re.abs() + (*a - *b).im.abs() < 1e-10)
                 };
                 assert!(near(&found, &expected), "{slots} slots, {count} factors");
-                assert!(
-                    near(&applied(&factors(slots, count, true), &expected), &reversed),
-                    "{slots} slots, {count} factors"
-                );
+                assert!(near(&applied(&back, &expected), &reversed), "{slots} slots, {count} factors");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_known_of_a_matrix_before_its_entries_is_true_of_them() {
+        for slots in [32usize, 128, 512] {
+            for (count, inverse) in [(1, false), (2, false), (2, true), (3, true)] {
+                for factor in factors(slots, count, inverse) {
+                    let diagonals = factor.diagonals();
+                    let mut offsets: Vec<usize> =
+                        factor.offsets().iter().map(|offset| offset.rem_euclid(slots as i64) as usize).collect();
+                    offsets.sort_unstable();
+                    assert_eq!(diagonals.keys().copied().collect::<Vec<_>>(), offsets, "{factor:?}");
+                    let square = |value: Complex| value.re * value.re + value.im * value.im;
+                    for (offset, diagonal) in &diagonals {
+                        for (at, value) in diagonal.iter().enumerate() {
+                            let repeated = diagonal[(at + factor.period()) % slots];
+                            let difference = square(repeated + *value * -1.0);
+                            assert!(difference < 1e-20, "{factor:?}: {offset}, {at}");
+                            assert!(
+                                square(*value).sqrt() <= factor.entry_bound() + 1e-12,
+                                "{factor:?}: {offset}, {at}"
+                            );
+                        }
+                    }
+                    for at in 0..slots {
+                        let found: f64 = diagonals.values().map(|diagonal| square(diagonal[at])).sum();
+                        assert!((found / factor.row_square() - 1.0).abs() < 1e-9, "{factor:?}: {found}");
+                    }
+                }
             }
         }
     }

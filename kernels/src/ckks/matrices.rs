@@ -1,0 +1,150 @@
+//! The matrices of bootstrapping, made once for a parameter set. Every bootstrap of the set multiplies by the same
+//! matrices at the same scales ([`super::bootstrap`]).
+
+mod factors;
+
+use std::sync::Arc;
+
+use super::encode::{Complex, Encoder};
+use super::params::Params;
+use super::stages::{DOUBLINGS, FACTORS};
+use super::weights::{STORED_MIN, Weights};
+use factors::{Factor, factors};
+
+/// Bound on a coefficient of a raised ciphertext, in multiples of the modulus of level 0. Because the sparse secret has
+/// at most 32 coefficients, an overflow is at most 16, and the message is a small part of the modulus.
+pub(super) const RANGE: f64 = 17.0;
+
+/// The matrices of a parameter set.
+pub(super) struct Matrices {
+    /// The scale of level 0 at which a message is bootstrapped, unless its numbers need a smaller scale.
+    pub(super) message_scale: f64,
+    /// The whole number that multiplies a raised ciphertext, so that its scale fits the next stage.
+    pub(super) raise: f64,
+    /// From coefficients to slots, with the numbers divided by `2` [`RANGE`]. The first matrix is applied first.
+    pub(super) to_slots: Vec<Matrix>,
+    /// The scale after these matrices.
+    pub(super) slots_scale: f64,
+    /// The scale before the next matrices.
+    pub(super) numbers_scale: f64,
+    /// From slots to coefficients.
+    pub(super) to_coefficients: Vec<Matrix>,
+}
+
+/// A matrix by its diagonals, in the order in which they are applied: by baby steps and giant steps (Horner's rule, the
+/// idea of ARK, Kim et al., MICRO 2022).
+pub(super) struct Matrix {
+    /// Level of the ciphertexts that the matrix multiplies.
+    pub(super) level: usize,
+    /// Scale of the plaintexts.
+    pub(super) scale: f64,
+    /// The sum of the squared magnitudes of each row's entries.
+    pub(super) row_square: f64,
+    /// Bound on the magnitudes of the entries.
+    pub(super) entry_bound: f64,
+    /// Rotation of the first baby step.
+    pub(super) lowest: i64,
+    /// Rotation from a baby step to the next one.
+    pub(super) step: i64,
+    /// Rotation from a giant step to the next lower one.
+    pub(super) giant: i64,
+    /// For each giant step, the plaintext of each baby step. `None`: the matrices were made without words.
+    pub(super) giants: Vec<Vec<Option<Arc<Weights>>>>,
+    /// How far apart the coefficients of the plaintexts are.
+    pub(super) gap: usize,
+}
+
+impl Matrices {
+    /// Makes the matrices, or, without words, what is known of them before their entries are computed.
+    ///
+    /// # Panics
+    /// When the parameters have no levels for bootstrapping.
+    pub(super) fn new(params: &Params, has_words: bool) -> Matrices {
+        let stages = params.stages().expect("parameters with levels for bootstrapping");
+        let (q0, stage) = (params.level(0).log_modulus.exp2(), f64::from(stages.remainder).exp2());
+        let default = params.level(0).scale;
+        let message_scale = default * ((q0 / default).log2().round() - f64::from(stages.ratio)).max(0.0).exp2();
+        let raise = (stage / q0).log2().round().max(0.0).exp2();
+
+        let inverse = factors(params.slots(), FACTORS, true);
+        let share = (0.5 / RANGE).powf(1.0 / inverse.len() as f64);
+        let to_slots = made(params, &inverse, share, params.raised_level(), [q0 * raise, stage], has_words);
+
+        // each doubling of the angle squares the scale and divides it
+        let forward = factors(params.slots(), FACTORS, false);
+        let level_max = params.level_max();
+        let end = level_max + forward.len();
+        let divisor = |level: usize| params.chain().divisor(level, level - 1);
+        let sine = (end + 1..=end + DOUBLINGS).rev().fold(stage, |scale, level| scale * scale / divisor(level));
+        // at this scale, the slots of the sine hold the message's numbers
+        let numbers = sine * 2.0 * std::f64::consts::PI * message_scale / q0;
+        let scales = [numbers, params.level(level_max).scale];
+        let to_coefficients = made(params, &forward, 1.0, end, scales, has_words);
+        Matrices { message_scale, raise, to_slots, slots_scale: stage, numbers_scale: numbers, to_coefficients }
+    }
+}
+
+/// Makes the matrices of `factors`, of which the first multiplies a ciphertext of level `top`. Each matrix is multiplied
+/// by the number `share`, and takes one level. The ciphertext's scale changes by the same ratio at each level, from
+/// `first` to `last`.
+fn made(
+    params: &Params,
+    factors: &[Factor],
+    share: f64,
+    top: usize,
+    [first, last]: [f64; 2],
+    has_words: bool,
+) -> Vec<Matrix> {
+    let count = factors.len();
+    let scale = |at: usize| first * (last / first).powf(at as f64 / count as f64);
+    let matrix = |(at, factor): (usize, &Factor)| {
+        let level = top - at;
+        let scale = scale(at + 1) * params.chain().divisor(level, level - 1) / scale(at);
+        Matrix::new(params, factor, share, level, scale, has_words)
+    };
+    factors.iter().enumerate().map(matrix).collect()
+}
+
+impl Matrix {
+    fn new(params: &Params, factor: &Factor, share: f64, level: usize, scale: f64, has_words: bool) -> Matrix {
+        let offsets = factor.offsets();
+        let (lowest, step) = (offsets[0], offsets[1] - offsets[0]);
+        let babies = 1usize << ((offsets.len() as f64).sqrt().log2().round() as u32);
+        let period = factor.period().max(STORED_MIN / 2);
+        let gap = params.slots() / period;
+        let giants = match has_words {
+            false => offsets.chunks(babies).map(|babies| vec![None; babies.len()]).collect(),
+            true => {
+                let (diagonals, encoder) = (factor.diagonals(), Encoder::new(2 * period));
+                let plaintext = |giant: usize, offset: i64| {
+                    let diagonal = &diagonals[&(offset.rem_euclid(params.slots() as i64) as usize)];
+                    let mut values: Vec<Complex> = diagonal[..period].iter().map(|&value| value * share).collect();
+                    // the giant step turns the product back
+                    values.rotate_right((giant * babies * step as usize) % period);
+                    let coefficients = encoder.encode(&values, scale, params.level(level).log_modulus);
+                    Arc::new(Weights::new(&coefficients.expect("a matrix of small numbers"), gap))
+                };
+                let of_giant = |(giant, babies): (usize, &[i64])| {
+                    babies.iter().map(|&offset| Some(plaintext(giant, offset))).collect()
+                };
+                offsets.chunks(babies).enumerate().map(of_giant).collect()
+            }
+        };
+        Matrix {
+            level,
+            scale,
+            row_square: factor.row_square() * share * share,
+            entry_bound: factor.entry_bound() * share,
+            lowest,
+            step,
+            giant: babies as i64 * step,
+            giants,
+            gap,
+        }
+    }
+
+    /// Number of diagonals.
+    pub(super) fn diagonals(&self) -> usize {
+        self.giants.iter().map(Vec::len).sum()
+    }
+}
