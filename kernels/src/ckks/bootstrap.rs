@@ -15,7 +15,7 @@
 mod chebyshev;
 mod precision;
 
-use super::matrices::{Matrices, Matrix, RANGE};
+use super::matrices::{Matrices, Matrix, RANGE, usual_scale};
 use super::noise::Noise;
 use super::params::{Params, PartKind};
 use super::plaintexts::Plaintexts;
@@ -83,10 +83,10 @@ pub fn refresh(builder: &mut PlanBuilder, plaintexts: &Plaintexts, value: Value)
     let params = builder.params().clone();
     let top = params.raised_level();
     assert!(top == params.level_max() + LEVELS, "parameters with levels for bootstrapping");
-    let matrices = plaintexts.matrices();
-    let precision = Precision::new(&params, matrices);
     let value_bound = builder.noise(value).value_bound;
-    let value = at_level_0(builder, matrices, &precision, value);
+    let (shift, precision) = best_shift(&params, value_bound, shift_max(&params, builder.level(value)));
+    let matrices = plaintexts.matrices(shift);
+    let value = at_level_0(builder, value, usual_scale(&params) * (-f64::from(shift)).exp2());
     let (message_scale, before) = (builder.scale(value), builder.noise(value));
     let q0 = params.level(0).log_modulus.exp2();
     // (1), (2), (3): at scale q0, a coefficient x stands for the number x / q0, which is about I
@@ -112,7 +112,6 @@ pub fn refresh(builder: &mut PlanBuilder, plaintexts: &Plaintexts, value: Value)
     // numbers
     let numbers = builder.scale(remainders) * 2.0 * std::f64::consts::PI / q0;
     builder.read_at(remainders, numbers * message_scale);
-    // the matrices are for the usual scale of messages
     let up = (matrices.message_scale / message_scale).log2().round().max(0.0).exp2();
     let remainders = builder.multiply_integer(remainders, up as i128);
     builder.read_at(remainders, numbers * message_scale * up);
@@ -129,13 +128,11 @@ pub fn refresh(builder: &mut PlanBuilder, plaintexts: &Plaintexts, value: Value)
 }
 
 /// Brings a value to level 0 and to the scale at which its message is bootstrapped.
-fn at_level_0(builder: &mut PlanBuilder, matrices: &Matrices, precision: &Precision, value: Value) -> Value {
-    let (level, before, value_bound) = (builder.level(value), builder.scale(value), builder.noise(value).value_bound);
-    let shift_max = shift_max(matrices, builder.params(), level);
-    let scale = matrices.message_scale * (-f64::from(best_shift(precision, matrices, value_bound, shift_max))).exp2();
-    if level > 0 {
+fn at_level_0(builder: &mut PlanBuilder, value: Value, scale: f64) -> Value {
+    if builder.level(value) > 0 {
         return builder.lower(value, 0, scale);
     }
+    let before = builder.scale(value);
     let factor = (scale / before).log2().round().max(0.0).exp2();
     if factor == 1.0 {
         return value;
@@ -152,27 +149,33 @@ const SHIFT_MAX: u32 = 20;
 
 /// Returns by how many bits the scale of a message may be smaller than the usual one. A ciphertext of level 0 keeps its
 /// scale at least.
-fn shift_max(matrices: &Matrices, params: &Params, level: usize) -> u32 {
+fn shift_max(params: &Params, level: usize) -> u32 {
     match level {
-        0 => (matrices.message_scale / params.level(0).scale).log2().round() as u32,
+        0 => (usual_scale(params) / params.level(0).scale).log2().round() as u32,
         _ => SHIFT_MAX,
     }
 }
 
-/// Returns the largest bound on numbers that can be bootstrapped from this level.
-pub fn largest_bound(params: &Params, level: usize) -> f64 {
-    let matrices = Matrices::new(params, false);
-    let shift = f64::from(shift_max(&matrices, params, level)).exp2();
-    ARGUMENT_MAX / precision::argument(1.0, params.level(0).log_modulus.exp2() / matrices.message_scale * shift)
+/// The modulus of level 0, in multiples of the scale of a message.
+fn ratio(params: &Params, shift: u32) -> f64 {
+    params.level(0).log_modulus.exp2() / usual_scale(params) * f64::from(shift).exp2()
 }
 
-/// Chooses by how many bits the scale of a message is smaller than the usual one. A smaller scale makes the error of the
-/// sine smaller and all other errors larger.
-fn best_shift(precision: &Precision, matrices: &Matrices, value_bound: f64, shift_max: u32) -> u32 {
-    let ratio = |shift: u32| precision.modulus / matrices.message_scale * f64::from(shift).exp2();
-    let allowed = (0..=shift_max).filter(|&shift| precision::argument(value_bound, ratio(shift)) <= ARGUMENT_MAX);
-    let error = |shift: &u32| precision.error_bound(value_bound, ratio(*shift));
-    allowed.min_by(|a, b| error(a).total_cmp(&error(b))).unwrap_or(shift_max)
+/// Returns the largest bound on numbers that can be bootstrapped from this level.
+pub fn largest_bound(params: &Params, level: usize) -> f64 {
+    ARGUMENT_MAX / precision::argument(1.0, ratio(params, shift_max(params, level)))
+}
+
+/// Chooses by how many bits the scale of a message is smaller than the usual one, and returns the precision with that
+/// scale. A smaller scale makes the error of the sine smaller and the errors of all steps before the last larger.
+fn best_shift(params: &Params, value_bound: f64, shift_max: u32) -> (u32, Precision) {
+    let relative = precision::relative(params);
+    let precision = |shift: u32| Precision::new(params, relative, Matrices::made_for(params, shift));
+    let allowed =
+        (0..=shift_max).filter(|&shift| precision::argument(value_bound, ratio(params, shift)) <= ARGUMENT_MAX);
+    let error = |shift: &u32| precision(*shift).error_bound(value_bound, ratio(params, *shift));
+    let shift = allowed.min_by(|a, b| error(a).total_cmp(&error(b))).unwrap_or(shift_max);
+    (shift, precision(shift))
 }
 
 /// Computes `sin(2 pi 17 y)` in each slot, where `y` is the number in the slot.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::encode::{Complex, Encoder};
 use super::params::Params;
-use super::stages::{DOUBLINGS, FACTORS};
+use super::stages::{DOUBLINGS, FACTORS, Stages};
 use super::weights::{STORED_MIN, Weights};
 use factors::{Factor, factors};
 
@@ -15,9 +15,10 @@ use factors::{Factor, factors};
 /// at most 32 coefficients, an overflow is at most 16, and the message is a small part of the modulus.
 pub(super) const RANGE: f64 = 17.0;
 
-/// The matrices of a parameter set.
+/// The matrices of a parameter set for messages of one scale.
 pub(super) struct Matrices {
-    /// The scale of level 0 at which a message is bootstrapped, unless its numbers need a smaller scale.
+    /// The scale at which the message is bootstrapped. A message of a smaller scale is multiplied by a power of two on the
+    /// way.
     pub(super) message_scale: f64,
     /// The whole number that multiplies a raised ciphertext, so that its scale fits the next stage.
     pub(super) raise: f64,
@@ -55,15 +56,20 @@ pub(super) struct Matrix {
 }
 
 impl Matrices {
-    /// Makes the matrices, or, without words, what is known of them before their entries are computed.
+    /// Returns for which shift the matrices of a message are made, whose scale is `shift` bits smaller than the usual one.
+    pub(super) fn made_for(params: &Params, shift: u32) -> u32 {
+        shift - shift % stages(params).matrices_apart
+    }
+
+    /// Makes the matrices for messages at a scale that is `shift` bits smaller than the usual one, or, without words, what
+    /// is known of the matrices before their entries are computed.
     ///
     /// # Panics
     /// When the parameters have no levels for bootstrapping.
-    pub(super) fn new(params: &Params, has_words: bool) -> Matrices {
-        let stages = params.stages().expect("parameters with levels for bootstrapping");
+    pub(super) fn new(params: &Params, shift: u32, has_words: bool) -> Matrices {
+        let stages = stages(params);
         let (q0, stage) = (params.level(0).log_modulus.exp2(), f64::from(stages.remainder).exp2());
-        let default = params.level(0).scale;
-        let message_scale = default * ((q0 / default).log2().round() - f64::from(stages.ratio)).max(0.0).exp2();
+        let message_scale = usual_scale(params) * (-f64::from(shift)).exp2();
         let raise = (stage / q0).log2().round().max(0.0).exp2();
 
         let inverse = factors(params.slots(), FACTORS, true);
@@ -82,6 +88,17 @@ impl Matrices {
         let to_coefficients = made(params, &forward, 1.0, end, scales, has_words);
         Matrices { message_scale, raise, to_slots, slots_scale: stage, numbers_scale: numbers, to_coefficients }
     }
+}
+
+/// The scale at which a message is bootstrapped, unless the numbers need a smaller one.
+pub(super) fn usual_scale(params: &Params) -> f64 {
+    let scale = params.level(0).scale;
+    let headroom = params.level(0).log_modulus - scale.log2();
+    scale * (headroom.round() - f64::from(stages(params).ratio)).max(0.0).exp2()
+}
+
+fn stages(params: &Params) -> Stages {
+    params.stages().expect("parameters with levels for bootstrapping")
 }
 
 /// Makes the matrices of `factors`, of which the first multiplies a ciphertext of level `top`. Each matrix is multiplied

@@ -1,6 +1,7 @@
 //! Plaintexts as words, in the form in which devices take them.
 
-use std::sync::OnceLock;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 
 use super::encode::{Complex, EncodeError, Encoder, Rounded};
 use super::matrices::Matrices;
@@ -13,8 +14,8 @@ pub struct Plaintexts {
     params: Params,
     /// `None`: plaintexts are checked and get no words.
     tables: Option<(Encoder, Vec<Ring>)>,
-    /// Made by the first bootstrap.
-    matrices: OnceLock<Matrices>,
+    /// The matrices of bootstrapping, by the shift for which they are made.
+    matrices: Mutex<HashMap<u32, Arc<Matrices>>>,
 }
 
 impl Plaintexts {
@@ -25,14 +26,14 @@ impl Plaintexts {
         Plaintexts {
             params: params.clone(),
             tables: Some((Encoder::new(params.n()), rings)),
-            matrices: OnceLock::new(),
+            matrices: Mutex::default(),
         }
     }
 
     /// Makes no tables: plaintexts are checked as by [`Plaintexts::new`], but have no words. A plan over them tells what
     /// a result would be, and no device can run the plan.
     pub fn without_words(params: &Params) -> Plaintexts {
-        Plaintexts { params: params.clone(), tables: None, matrices: OnceLock::new() }
+        Plaintexts { params: params.clone(), tables: None, matrices: Mutex::default() }
     }
 
     /// Encodes slots as `[primes of the level][N]` words in the order of [`Ring::forward`].
@@ -62,13 +63,16 @@ impl Plaintexts {
         self.encode(&values, level, scale)
     }
 
-    /// Returns the matrices of bootstrapping. The first call makes them, which takes some tenths of a second at the
-    /// largest degree.
+    /// Returns the matrices of bootstrapping for a message whose scale is `shift` bits smaller than the usual one. The
+    /// first call makes them, which takes some tenths of a second at the largest degree; others wait meanwhile.
     ///
     /// # Panics
     /// When the parameters have no levels for bootstrapping.
-    pub(in crate::ckks) fn matrices(&self) -> &Matrices {
-        self.matrices.get_or_init(|| Matrices::new(&self.params, self.tables.is_some()))
+    pub(in crate::ckks) fn matrices(&self, shift: u32) -> Arc<Matrices> {
+        let shift = Matrices::made_for(&self.params, shift);
+        let mut matrices = self.matrices.lock().expect("no thread panics with the lock");
+        let made = || Arc::new(Matrices::new(&self.params, shift, self.tables.is_some()));
+        matrices.entry(shift).or_insert_with(made).clone()
     }
 
     /// Encodes i in every slot: the polynomial `X^(N/2)` at scale 1.

@@ -23,9 +23,13 @@ pub(super) struct Stages {
     /// the sine is, and the larger the errors of all steps before the last are. For numbers up to 1, both errors are
     /// then small.
     pub(super) headroom: u32,
-    /// The number of bits that level 0 has above the scale of a message that is bootstrapped. A message at the scale of
-    /// level 0 is first multiplied by a power of two.
+    /// The number of bits that level 0 has above the usual scale of a message that is bootstrapped. A message at the scale
+    /// of level 0 is first multiplied by a power of two.
     pub(super) ratio: u32,
+    /// How far apart the scales of messages are, in bits, for which there are matrices of their own. A message at a scale
+    /// between two of them is multiplied by a power of two. Matrices for a smaller scale are more precise, but matrices of
+    /// the secure degree take much memory.
+    pub(super) matrices_apart: u32,
 }
 
 impl Stages {
@@ -35,9 +39,23 @@ impl Stages {
     /// larger; the smallest stages leave the most levels to the application.
     pub(super) fn choices(polynomial_size: usize, scale_bits: u32) -> Vec<Stages> {
         if polynomial_size < SECURE_DEGREE {
-            return vec![Stages { to_coefficients: scale_bits, remainder: 56, to_slots: 56, headroom: 13, ratio: 13 }];
+            return vec![Stages {
+                to_coefficients: scale_bits,
+                remainder: 56,
+                to_slots: 56,
+                headroom: 13,
+                ratio: 13,
+                matrices_apart: 1,
+            }];
         }
-        let small = Stages { to_coefficients: 30, remainder: 49, to_slots: 49, headroom: 10, ratio: 8 };
+        let small = Stages {
+            to_coefficients: 30,
+            remainder: 49,
+            to_slots: 49,
+            headroom: 10,
+            ratio: 8,
+            matrices_apart: u32::MAX,
+        };
         match scale_bits {
             ..=28 => vec![small],
             29..=35 => vec![Stages { remainder: 52, to_slots: 50, ..small }, small],

@@ -20,11 +20,9 @@ use crate::ckks::plan::{PlanBuilder, gains};
 /// Variance of the rounding of a coefficient to a whole number.
 const ROUNDING: f64 = 1.0 / 12.0;
 
-/// The error of the bootstraps of a parameter set.
+/// The error of the bootstraps of a parameter set by matrices for one scale.
 pub(super) struct Precision {
     n: usize,
-    /// The modulus of level 0.
-    pub(super) modulus: f64,
     /// Variance of the real part, in multiples of the modulus of level 0 divided by the scale of the message.
     relative: f64,
     /// Variance of the real part for numbers up to 1.
@@ -34,16 +32,13 @@ pub(super) struct Precision {
 }
 
 impl Precision {
-    pub(super) fn new(params: &Params, matrices: &Matrices) -> Precision {
-        let slots = params.slots() as f64;
-        // the forward matrices multiply the variance by the number of slots
-        let relative = slots * of_sine_steps(params, matrices) / (2.0 * std::f64::consts::PI).powi(2);
-        let scale = matrices.numbers_scale;
+    /// `relative`: as [`relative`] returns it. `shift`: for which the matrices are made.
+    pub(super) fn new(params: &Params, relative: f64, shift: u32) -> Precision {
+        let Matrices { numbers_scale: scale, to_coefficients: matrices, .. } = Matrices::new(params, shift, false);
         // the squares of a message's coefficients add up to at most the square of its largest number
-        let matrices = &matrices.to_coefficients;
-        let of_numbers = after(params, matrices, scale, 0.0, Squares::Total(1.0), [true, false]) / 2.0;
-        let fixed = after(params, matrices, scale, 0.0, Squares::Total(0.0), [false, true]) / 2.0;
-        Precision { n: params.n(), modulus: params.level(0).log_modulus.exp2(), relative, of_numbers, fixed }
+        let of_numbers = after(params, &matrices, scale, 0.0, Squares::Total(1.0), [true, false]) / 2.0;
+        let fixed = after(params, &matrices, scale, 0.0, Squares::Total(0.0), [false, true]) / 2.0;
+        Precision { n: params.n(), relative, of_numbers, fixed }
     }
 
     /// The standard deviation of the real part of a slot's error, but for the error of the sine, for numbers up to
@@ -58,6 +53,14 @@ impl Precision {
         let noise = Noise::new(0.0, deviation * deviation * 2.0 / self.n as f64);
         noise.error_bound(self.n, 1.0) + of_sine(value_bound, ratio)
     }
+}
+
+/// Variance of the real part from all steps up to the remainder, in multiples of the modulus of level 0 divided by the
+/// scale of the message.
+pub(super) fn relative(params: &Params) -> f64 {
+    // the forward matrices multiply the variance by the number of slots
+    params.slots() as f64 * of_sine_steps(params, &Matrices::new(params, 0, false))
+        / (2.0 * std::f64::consts::PI).powi(2)
 }
 
 /// `2 pi x / q0` for a message `x` of the largest number. `ratio` is `q0` in multiples of the message's scale.
@@ -201,9 +204,8 @@ mod tests {
     fn deviations(poly_degree: usize, scale_bits: u32, max_depth: u32, security: SecurityLevel) -> [f64; 3] {
         let literal = ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap: true };
         let params = Params::search(literal).unwrap();
-        let matrices = Matrices::new(&params, false);
-        let Precision { relative, of_numbers, fixed, modulus, .. } = Precision::new(&params, &matrices);
-        let ratio = modulus / matrices.message_scale;
+        let Precision { relative, of_numbers, fixed, .. } = Precision::new(&params, relative(&params), 0);
+        let ratio = super::super::ratio(&params, 0);
         [relative * ratio * ratio, of_numbers, fixed].map(|variance| variance.log2() / 2.0)
     }
 

@@ -83,7 +83,7 @@ fn the_secure_degree_bootstraps_as_precisely_as_predicted() {
         let params = Params::search(literal).unwrap();
         let (mut toy, mut parts) = (Toy::new(&params, 13), None);
         let (plaintexts, begun) = (Plaintexts::new(&params), Instant::now());
-        plaintexts.matrices();
+        plaintexts.matrices(0);
         println!("scale {scale_bits}: matrices made in {:?}", begun.elapsed());
         let slots = params.slots();
         let sparse: Vec<f64> = (0..slots).map(|slot| if slot % 1000 == 7 { 1.0 } else { 0.0 }).collect();
