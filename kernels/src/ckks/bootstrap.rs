@@ -93,8 +93,7 @@ pub fn refresh(builder: &mut PlanBuilder, plaintexts: &Plaintexts, value: Value)
     let sparse = builder.switch(value, PartKind::ToSparse);
     let raised = builder.raise(sparse);
     builder.read_at(raised, q0);
-    let raised = builder.multiply_integer(raised, matrices.raise as i128);
-    builder.read_at(raised, q0 * matrices.raise);
+    let raised = to_larger_scale(builder, raised, matrices.raise);
     let raised = builder.switch(raised, PartKind::FromSparse);
     // (4): the matrices also divide by twice the range, so the values in `real`, the real parts doubled, and those in
     // `imaginary`, the imaginary parts doubled, are at most 1
@@ -110,11 +109,10 @@ pub fn refresh(builder: &mut PlanBuilder, plaintexts: &Plaintexts, value: Value)
     let remainders = builder.add(real, imaginary);
     // the sine is about 2 pi x / q0, where x is the encoded message, so at this scale the slots hold the message's
     // numbers
-    let numbers = builder.scale(remainders) * 2.0 * std::f64::consts::PI / q0;
-    builder.read_at(remainders, numbers * message_scale);
+    let scale = builder.scale(remainders) * 2.0 * std::f64::consts::PI * message_scale / q0;
+    builder.read_at(remainders, scale);
     let up = (matrices.message_scale / message_scale).log2().round().max(0.0).exp2();
-    let remainders = builder.multiply_integer(remainders, up as i128);
-    builder.read_at(remainders, numbers * message_scale * up);
+    let remainders = to_larger_scale(builder, remainders, up);
     // (6)
     let fresh = matrices.to_coefficients.iter().fold(remainders, |value, matrix| multiply(builder, value, matrix));
     // the result has the error from before the bootstrap and, in addition, the error of the bootstrap itself
@@ -132,13 +130,19 @@ fn at_level_0(builder: &mut PlanBuilder, value: Value, scale: f64) -> Value {
     if builder.level(value) > 0 {
         return builder.lower(value, 0, scale);
     }
-    let before = builder.scale(value);
-    let factor = (scale / before).log2().round().max(0.0).exp2();
+    let factor = (scale / builder.scale(value)).log2().round().max(0.0).exp2();
+    to_larger_scale(builder, value, factor)
+}
+
+/// Multiplies a value by `factor`, a power of two, and reads the result at a scale that is as many times larger. The
+/// numbers stay.
+fn to_larger_scale(builder: &mut PlanBuilder, value: Value, factor: f64) -> Value {
     if factor == 1.0 {
         return value;
     }
+    let scale = builder.scale(value) * factor;
     let multiplied = builder.multiply_integer(value, factor as i128);
-    builder.read_at(multiplied, before * factor);
+    builder.read_at(multiplied, scale);
     multiplied
 }
 

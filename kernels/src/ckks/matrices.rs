@@ -1,5 +1,5 @@
-//! The matrices of bootstrapping, made once for a parameter set. Every bootstrap of the set multiplies by the same
-//! matrices at the same scales ([`super::bootstrap`]).
+//! The matrices of bootstrapping ([`super::bootstrap`]). All bootstraps of a parameter set that have messages of the same
+//! scale multiply by the same matrices, so these are made once.
 
 mod factors;
 
@@ -12,7 +12,7 @@ use super::weights::{STORED_MIN, Weights};
 use factors::{Factor, factors};
 
 /// Bound on a coefficient of a raised ciphertext, in multiples of the modulus of level 0. Because the sparse secret has
-/// at most 32 coefficients, an overflow is at most 16, and the message is a small part of the modulus.
+/// at most 32 nonzero coefficients, an overflow is at most 16, and the message is a small part of the modulus.
 pub(super) const RANGE: f64 = 17.0;
 
 /// The matrices of a parameter set for messages of one scale.
