@@ -4,7 +4,7 @@
 //! charge. For comparison, the bench measures an authenticated request that writes nothing. The requests run over one
 //! connection, where each write is a commit, and over 32 connections, whose writes share commits.
 //!
-//! `THROWAWAY_POSTGRES_DURABLE=1 cargo bench -p benches --bench written`
+//! `THROWAWAY_POSTGRES_DURABLE=1 cargo bench --workspace --bench written`
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,5 @@
-//! Periodic work of a node. Each entry of the list has a name for the log, a period and a function. Each entry runs in a
-//! task of its own, so no entry waits for another.
+//! Periodic work of a node. Each entry of the list has a name for the log, a period and a function. Each entry runs in
+//! a separate task, so no entry waits for another.
 //!
 //! The period is real time. A job that compares the times of records reads the clock of its area.
 

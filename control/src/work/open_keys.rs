@@ -57,7 +57,7 @@ type Outcome<K> = Result<Arc<K>, NotOpen>;
 
 struct Opening<K> {
     outcome: watch::Receiver<Option<Outcome<K>>>,
-    /// The listeners of those that closed the name in the meantime.
+    /// The listeners of the callers that closed the name while the key opens.
     closed: Option<Vec<OnErased>>,
 }
 
@@ -75,7 +75,7 @@ impl<K: OpenedKey> OpenKeys<K> {
         }
     }
 
-    /// Returns the open key of this name. If the key is not open, `open` opens it in a task of its own, which goes on
+    /// Returns the open key of this name. If the key is not open, `open` opens it in a separate task, which goes on
     /// if this caller no longer waits.
     ///
     /// # Errors
@@ -140,7 +140,7 @@ impl<K: OpenedKey> OpenKeys<K> {
     }
 
     /// Closes the key of this name and calls `erased` when the key's memory is overwritten. If the key is being opened,
-    /// it is closed as soon as it is open, and nobody receives it. A name may be closed more than once.
+    /// it is closed as soon as it is open, and no request receives it. A name may be closed more than once.
     pub fn close(self: &Arc<Self>, name: KeyName, erased: OnErased) {
         let mut slots = self.slots.lock();
         let key = match slots.get_mut(&name) {
@@ -312,7 +312,7 @@ mod tests {
         assert!(futures_util::poll!(&mut waits).is_pending());
         fakes.close(1, &told);
         fakes.close(1, &told);
-        // nobody waits for a key whose name was closed
+        // a request does not wait for a key whose name was closed
         assert_eq!(fakes.ask(1, None).await.err(), Some(gone()));
         fakes.let_open();
         assert_eq!(waits.await.err(), Some(gone()));

@@ -26,7 +26,7 @@ impl std::fmt::Debug for Weights {
     }
 }
 
-/// What turns coefficients into residues modulo one prime: `offset + high high_unit + low`.
+/// The constants that turn coefficients into residues modulo one prime: `offset + high high_unit + low`.
 pub struct Reduction {
     /// `-2^62` modulo the prime.
     pub offset: u32,

@@ -254,7 +254,7 @@ async fn d15_an_older_build_that_is_started_again_keeps_its_own_operations_sqlit
     assert_eq!(read(&store, "op_c1").await, of_node_1(Pending, None));
     assert_eq!(read(&store, "op_a1").await, of_node_1(Pending, None));
 
-    // the older build is started again: it works with operations of its own
+    // the older build is started again, and begins operations in its own tables
     assert_eq!((older.begin_run("op_c2").await, older.begin_arithmetic("op_a2").await), (1, 1));
     assert_eq!((older.begin_run("op_c2").await, older.begin_arithmetic("op_a2").await), (0, 0));
     assert_eq!((older.end_run("op_c2").await, older.end_arithmetic("op_a2").await), (1, 1));

@@ -62,7 +62,7 @@ fn multiplication(op_id: &str) -> NewOperation {
     )
 }
 
-/// Reads what the record of an operation on numbers of `acct_1` has of its own.
+/// Reads the columns that only operations on numbers have, for an operation of `acct_1`.
 async fn recorded_arithmetic(store: &Store, op_id: &str) -> Arithmetic {
     store.operation("acct_1", op_id).await.unwrap().unwrap().1.arithmetic().unwrap()
 }

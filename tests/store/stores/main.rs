@@ -213,7 +213,7 @@ async fn recorded(store: &Store, op_id: &str) -> Option<OperationRecord> {
     store.operation("acct_1", op_id).await.unwrap().map(|(record, _)| record)
 }
 
-/// Reads what the record of a run of a circuit of `acct_1` has of its own.
+/// Reads the columns that only runs of circuits have, for a run of `acct_1`.
 async fn recorded_run(store: &Store, op_id: &str) -> CircuitRun {
     store.operation("acct_1", op_id).await.unwrap().unwrap().1.circuit().unwrap()
 }
