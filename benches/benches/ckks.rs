@@ -68,7 +68,7 @@ fn transforms(c: &mut Criterion) {
 /// Makes a part of a key from pseudorandom words.
 fn part(evaluator: &Evaluator, params: &Params, kind: PartKind) -> LoadedPart {
     let level = params.level_max();
-    let (digits, primes) = (params.digits(kind, level), params.key_primes(level));
+    let (digits, primes) = (params.digits(kind, level), params.key_primes(kind, level));
     let mut part = evaluator.room_for_part(&digits, &primes).expect("memory");
     for digit in 0..digits.len() {
         let row = |seed| {
@@ -130,7 +130,7 @@ fn polynomial_of_degree_64(c: &mut Criterion) {
     let plan = builder.finish(&[value]);
     let shape = PartShape { params: params.clone(), kind: PartKind::Relinearization, level: 14 };
     let mut relinearization = cpu.room_for_part(&shape).expect("memory");
-    let primes = params.key_primes(14);
+    let primes = shape.primes();
     for digit in 0..shape.digits().len() {
         let body: Vec<u32> =
             primes.iter().flat_map(|&at| words(params.n(), at as u32, params.primes()[at].q())).collect();

@@ -37,6 +37,20 @@ pub fn security_bits(polynomial_size: usize, log_modulus: f64) -> u32 {
     ((estimate(polynomial_size as f64, log_modulus) + 0.05) as u32).min(SECURITY_BITS_MAX)
 }
 
+/// Largest `log2` of the modulus of a key of the sparse secret of bootstrapping, in secure parameter sets.
+pub const LOG_SPARSE_MAX: f64 = 112.0;
+
+/// Estimates of a sparse secret with 32 nonzero coefficients at degree 32768: `log2` of the modulus, and the bits of
+/// security (the lattice estimator's hybrid attack with a meet in the middle, version of June 2026).
+const SPARSE: [(f64, u32); 3] = [(LOG_SPARSE_MAX, 149), (170.0, 136), (220.0, 128)];
+
+/// Returns the bits of security of the sparse secret of bootstrapping, whose key has the largest modulus
+/// `2^log_modulus`: the estimate for the next larger modulus. 0 below degree 32768 and above 220 bits.
+pub fn sparse_security_bits(polynomial_size: usize, log_modulus: f64) -> u32 {
+    let found = SPARSE.iter().find(|(most, _)| log_modulus <= *most);
+    if polynomial_size < 32768 { 0 } else { found.map_or(0, |(_, bits)| *bits) }
+}
+
 fn estimate(n: f64, log_q: f64) -> f64 {
     use libm::{ceil, log, log2};
     /// `log2` of a sieve's cost: the part for each dimension, and the constant part (MATZOV 2022, list decoding,
@@ -118,6 +132,13 @@ mod tests {
                 assert!(security_bits(n, 1.02 * limit) < bits || bits == 256, "{n} {limit}");
             }
         }
+    }
+
+    #[test]
+    fn a_sparse_secret_is_as_secure_as_the_next_larger_modulus_that_was_estimated() {
+        let moduli = [60.0, 112.0, 112.1, 170.0, 171.0, 220.0, 221.0];
+        assert_eq!(moduli.map(|log| sparse_security_bits(32768, log)), [149, 149, 136, 136, 128, 128, 0]);
+        assert_eq!([64, 256, 16384].map(|n| sparse_security_bits(n, 60.0)), [0; 3]);
     }
 
     #[test]

@@ -347,7 +347,7 @@ fn given_of(params: &Params, given: &Given) -> Given {
         level,
         own_digits,
         digits: if own_digits { digits.clone() } else { params.digits(kind(element), level) },
-        primes: params.key_primes(level),
+        primes: params.key_primes(kind(element), level),
     };
     let ways = (2..=params.level_max()).flat_map(|level| (0..level - 1).map(move |to| (level, to)));
     let lowered = ways.map(|(level, to)| GivenWay { level, to, divided: params.chain().divided(level, to) });

@@ -168,9 +168,12 @@ fn ciphertexts_of_the_independent_program_decrypt_to_its_numbers() {
 #[test]
 fn the_documentation_lists_the_parts_that_bootstrapping_takes() {
     let page = include_str!("../../docs/wire-format.md");
-    for poly_degree in [64, 256] {
-        for (scale_bits, max_depth) in [(25, 1), (30, 2), (40, 3), (40, 14)] {
-            let security = SecurityLevel::Testing;
+    use SecurityLevel::{Bits128, Testing};
+    let of_testing = [(25, 1), (30, 2), (40, 3), (40, 14)];
+    for (poly_degree, security, sets) in
+        [(64, Testing, &of_testing[..]), (256, Testing, &of_testing), (32768, Bits128, &[(30, 4), (40, 2)])]
+    {
+        for &(scale_bits, max_depth) in sets {
             let literal = ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap: true };
             let params = Params::new(literal).expect("parameters");
             let slots = params.slots() as i64;

@@ -3,6 +3,7 @@
 mod containers;
 mod open_key;
 mod planning;
+mod shared_plaintexts;
 mod stored_key;
 
 use api::Code;
@@ -25,6 +26,7 @@ pub use engine::ckks::{Noise, Params};
 pub use open_key::{OpenNumbersKey, PlannedOperation};
 pub(super) use planning::NumbersShape;
 pub use planning::{Asked, Operation, Outlook, ResultFacts, StoredOperand, outlook};
+pub(super) use shared_plaintexts::SharedPlaintexts;
 pub use stored_key::{StoredNumbersKey, StoredRow, key_head};
 
 /// Smallest degree of the ring that is not only for testing (readings K16).
@@ -47,7 +49,7 @@ fn facts(params: &Params) -> ArithmeticFacts {
     let literal = params.literal();
     let top = params.level_max();
     let key_bytes = |kind| (KEY_HEAD_BYTES + container::part_bytes(params, kind, top)) as u64;
-    let deepest = depth_max(literal.poly_degree, literal.scale_bits, literal.security);
+    let deepest = depth_max(literal);
     ArithmeticFacts {
         poly_degree: literal.poly_degree as u64,
         scale_bits: u64::from(literal.scale_bits),
@@ -289,7 +291,11 @@ mod tests {
                 }
             }
         }
-        assert!(suggested(SecurityLevel::Bits128, 3, 40, true).is_empty(), "no secure degree has bootstrapping");
+        let secure = |scale_bits| {
+            suggested(SecurityLevel::Bits128, 3, scale_bits, true).into_iter().map(|facts| facts.poly_degree)
+        };
+        assert_eq!(secure(40).collect::<Vec<_>>(), [32768], "one secure degree has bootstrapping");
+        assert_eq!(secure(41).count(), 0);
     }
 
     #[test]

@@ -26,9 +26,14 @@ impl PartShape {
         self.params.digits(self.kind, self.level)
     }
 
+    /// Lists the indices of the part's primes.
+    pub fn primes(&self) -> Vec<usize> {
+        self.params.key_primes(self.kind, self.level)
+    }
+
     /// Number of words in a row's body, which is `[primes][N]`.
     pub fn body_words(&self) -> usize {
-        self.params.key_primes(self.level).len() * self.params.n()
+        self.primes().len() * self.params.n()
     }
 }
 

@@ -14,9 +14,10 @@ use crate::modular::Modulus;
 pub(super) use search::ROTATION_EXCESS_BITS;
 
 /// Version of the search. Containers contain this number, so the search of a given version must always find the same
-/// chains. Chains with the levels of bootstrapping have their own version.
+/// chains. Chains with the levels of bootstrapping have their own version. Version 2 of these had the same primes, and
+/// all special primes in parts to the sparse secret.
 pub const fn chain_version(bootstrap: bool) -> u8 {
-    if bootstrap { 2 } else { 1 }
+    if bootstrap { 3 } else { 1 }
 }
 
 /// One level: the primes of the ciphertext modulus, and the default scale.
@@ -58,6 +59,9 @@ pub(super) struct Wanted {
     pub steps: Vec<u32>,
     /// Upper bound on `log2 QP`, if the security level sets one.
     pub log_modulus_max: Option<f64>,
+    /// Upper bound on `log2` of the modulus of level 0 times the special primes of a part to the sparse secret, if the
+    /// sparse secret must be secure.
+    pub log_sparse_max: Option<f64>,
 }
 
 impl Chain {
@@ -139,7 +143,21 @@ impl Chain {
 
     /// `log2 P`.
     pub fn log_special(&self) -> f64 {
-        log_product(self.primes[self.ciphertext_primes()..].iter().map(|prime| prime.q()))
+        self.log_special_of(self.special)
+    }
+
+    /// `log2` of the product of the first `count` special primes.
+    ///
+    /// # Panics
+    /// When the chain has fewer special primes.
+    pub(super) fn log_special_of(&self, count: usize) -> f64 {
+        log_product(self.primes[self.ciphertext_primes()..][..count].iter().map(|prime| prime.q()))
+    }
+
+    /// Returns the least number of special primes whose product has at least `bits` bits; all of them if their product
+    /// has fewer.
+    pub(super) fn special_at_least(&self, bits: f64) -> usize {
+        count_at_least(self.primes[self.ciphertext_primes()..].iter().map(|prime| prime.q()), bits)
     }
 
     /// Splits the primes of the levels up to `level` into the digits of a key: groups of at most `bits` bits and at
@@ -183,6 +201,16 @@ fn group<T: Copy>(items: &[T], prime: impl Fn(&T) -> f64, bits: f64) -> Vec<Vec<
         }
     }
     groups
+}
+
+/// Returns the least number of these primes, from the first on, whose product has at least `bits` bits; all if none has.
+fn count_at_least(primes: impl ExactSizeIterator<Item = u32>, bits: f64) -> usize {
+    let (count, mut sum) = (primes.len(), 0.0);
+    let position = primes.map(|q| libm::log2(f64::from(q))).position(|log| {
+        sum += log;
+        sum >= bits
+    });
+    position.map_or(count, |last| last + 1)
 }
 
 fn log_product(primes: impl IntoIterator<Item = u32>) -> f64 {

@@ -16,7 +16,7 @@ pub use ciphertext::{
 };
 pub use evaluation_key::{
     KEY_HEAD_BYTES, KeyHead, ROW_HEADER_BYTES, part_bytes, read_key_head, read_row, read_row_header, row_bytes,
-    write_key_head, write_row,
+    row_bytes_from, write_key_head, write_row,
 };
 pub use public_key::{public_key_bytes, read_public_key, write_public_key};
 

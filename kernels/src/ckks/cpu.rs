@@ -134,7 +134,7 @@ impl Evaluator {
     /// Brings a ciphertext from `level` to the lower level `to`: multiplies it by `factor`, then divides it by
     /// [`crate::ckks::Chain::divisor`]. The scale is multiplied and divided in the same way.
     pub fn rescale(&self, level: usize, to: usize, factor: u128, a: Rows<'_>, out: RowsMut<'_, '_>) -> Result<()> {
-        let division = self.constants.division(&self.params, level, to, false, factor);
+        let division = self.constants.division(&self.params, level, to, 0, factor);
         self.divide(&division, a, None, None, out)
     }
 
@@ -171,7 +171,8 @@ impl Evaluator {
         let rows: Vec<&[u32]> = products.chunks_exact(n).collect();
         let decomposed = self.decompose(level, relinearization, &rows[2 * count..])?;
         let switched = self.key_product(level, relinearization, &decomposed, &rows[2 * count..])?;
-        let division = self.constants.division(&self.params, level, to, true, 1);
+        let special = relinearization.special_count(&self.params);
+        let division = self.constants.division(&self.params, level, to, special, 1);
         let switched: Vec<&[u32]> = switched.chunks_exact(n).collect();
         self.divide(&division, &switched, Some(switch::Addend::Products(&rows[..2 * count])), None, out)
     }
@@ -236,7 +237,7 @@ impl Evaluator {
         let (first, second) = a.split_at(a.len() / 2);
         let switched = self.key_product(level, key, decomposed, second)?;
         let switched: Vec<&[u32]> = switched.chunks_exact(n).collect();
-        let division = self.constants.division(&self.params, level, level, true, 1);
+        let division = self.constants.division(&self.params, level, level, key.special_count(&self.params), 1);
         let permutation = self.constants.permutation(&self.tables[0], element);
         self.divide(&division, &switched, Some(switch::Addend::First(first)), Some(&permutation), out)
     }

@@ -53,7 +53,7 @@ pub struct RowHeader {
 impl RowHeader {
     /// Number of words in the row's body.
     pub fn body_words(&self, params: &Params) -> usize {
-        params.key_primes(usize::from(self.level)).len() * params.n()
+        params.key_primes(self.kind, usize::from(self.level)).len() * params.n()
     }
 }
 
@@ -84,7 +84,7 @@ impl KeyRow {
         let mut words = Vec::with_capacity(2 * self.body.len());
         words.extend(&self.body);
         words.resize(2 * self.body.len(), 0);
-        let primes = params.key_primes(usize::from(self.header.level));
+        let primes = params.key_primes(self.header.kind, usize::from(self.header.level));
         let mask = &mut words[self.body.len()..];
         fill_mask(params, &self.header.seed, xof::DOMAIN_SWITCHING_KEY, &primes, mask);
         words

@@ -90,6 +90,15 @@ impl Matrices {
     }
 }
 
+impl Matrices {
+    /// Size of the plaintexts in bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        let matrices = self.to_slots.iter().chain(&self.to_coefficients);
+        let plaintexts = matrices.flat_map(|matrix| matrix.giants.iter().flatten().flatten());
+        plaintexts.map(|weights| weights.bytes() as u64).sum()
+    }
+}
+
 /// The scale at which a message is bootstrapped, unless the numbers need a smaller one.
 pub(super) fn usual_scale(params: &Params) -> f64 {
     let scale = params.level(0).scale;

@@ -273,7 +273,7 @@ pub(super) fn key_switch_variance(params: &Params, kind: PartKind, key_level: us
     let log = |&prime: &usize| libm::log2(f64::from(params.primes()[prime].q()));
     let digit = |primes: &Vec<usize>| {
         let present: Vec<usize> = primes.iter().copied().filter(|prime| of_level.contains(prime)).collect();
-        let log_ratio: f64 = present.iter().map(log).sum::<f64>() - params.chain().log_special();
+        let log_ratio: f64 = present.iter().map(log).sum::<f64>() - params.log_special(kind);
         if present.is_empty() { 0.0 } else { libm::exp2(2.0 * log_ratio) }
     };
     let digits: f64 = params.digits(kind, key_level).iter().map(digit).sum();

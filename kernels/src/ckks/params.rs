@@ -1,19 +1,21 @@
 //! Parameters of arithmetic: the literal that a client names, and the primes and digits derived from it.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, LazyLock, Mutex};
 
 use super::chain::{Chain, Level, Wanted};
 use super::stages::Stages;
 use crate::modular::Modulus;
-use crate::security::{log_modulus_max, security_bits};
+use crate::security::{LOG_SPARSE_MAX, log_modulus_max, security_bits, sparse_security_bits};
 
 /// Every `poly_degree` of the specification.
 pub const POLY_DEGREES: [usize; 6] = [64, 256, 4096, 8192, 16384, 32768];
 /// Every `scale_bits` of the specification.
 pub const SCALE_BITS: std::ops::RangeInclusive<u32> = 10..=50;
-/// The degrees that support bootstrapping; all are for testing.
-pub const BOOTSTRAP_DEGREES: [usize; 2] = [64, 256];
+/// The degrees that support bootstrapping. The first two are for testing. At the degrees between, the levels of
+/// bootstrapping leave no secure modulus.
+pub const BOOTSTRAP_DEGREES: [usize; 3] = [64, 256, 32768];
 /// Largest `scale_bits` with bootstrapping. A bootstrap would not keep the precision of a larger scale.
 pub const BOOTSTRAP_SCALE_BITS_MAX: u32 = 40;
 /// Every `max_depth` of the specification.
@@ -148,6 +150,8 @@ struct Inner {
     chain: Chain,
     stages: Option<Stages>,
     log_modulus: f64,
+    /// How many special primes a part to the sparse secret has.
+    sparse_special: usize,
     security_bits: u32,
 }
 
@@ -201,11 +205,16 @@ impl Params {
         };
         let (chain, stages) = found.ok_or_else(|| insufficient(&literal))?;
         let log_modulus = chain.log_modulus();
-        let security_bits = security_bits(literal.poly_degree, log_modulus);
+        let sparse_special = chain.special_at_least(chain.levels[0].log_modulus);
+        let mut security_bits = security_bits(literal.poly_degree, log_modulus);
+        if literal.bootstrap {
+            let log_sparse = chain.levels[0].log_modulus + chain.log_special_of(sparse_special);
+            security_bits = security_bits.min(sparse_security_bits(literal.poly_degree, log_sparse));
+        }
         if literal.security.bits().is_some_and(|wanted| security_bits < wanted) {
             return Err(insufficient(&literal));
         }
-        Ok(Params(Arc::new(Inner { literal, chain, stages, log_modulus, security_bits })))
+        Ok(Params(Arc::new(Inner { literal, chain, stages, log_modulus, sparse_special, security_bits })))
     }
 
     /// The literal of these parameters.
@@ -266,7 +275,8 @@ impl Params {
         self.0.log_modulus
     }
 
-    /// Bits of security of keys of these parameters (readings K17); 0 at the testing degrees.
+    /// Bits of security of keys of these parameters (readings K17); 0 at the testing degrees. With bootstrapping, the
+    /// least of the secret key's bits and those of the sparse secret.
     pub fn security_bits(&self) -> u32 {
         self.0.security_bits
     }
@@ -276,11 +286,23 @@ impl Params {
         effective(self.0.literal.scale_bits)
     }
 
-    /// Lists the indices of the primes of a key of this level: the primes of ciphertexts up to the level, then the
-    /// special primes.
-    pub fn key_primes(&self, level: usize) -> Vec<usize> {
-        let special = self.chain().ciphertext_primes()..self.primes().len();
-        self.chain().primes_up_to(level).into_iter().chain(special).collect()
+    /// The indices of the special primes of a part of this kind. A part to the sparse secret has only as many as make a
+    /// product that is at least the modulus of level 0, because a sparse secret is secure under a small modulus only.
+    pub fn special_primes(&self, kind: PartKind) -> Range<usize> {
+        let count = if kind == PartKind::ToSparse { self.0.sparse_special } else { self.special_count() };
+        let first = self.chain().ciphertext_primes();
+        first..first + count
+    }
+
+    /// `log2` of the product of the special primes of a part of this kind.
+    pub fn log_special(&self, kind: PartKind) -> f64 {
+        self.chain().log_special_of(self.special_primes(kind).len())
+    }
+
+    /// Lists the indices of the primes of a part of this kind and level: the primes of ciphertexts up to the level, then
+    /// the part's special primes.
+    pub fn key_primes(&self, kind: PartKind, level: usize) -> Vec<usize> {
+        self.chain().primes_up_to(level).into_iter().chain(self.special_primes(kind)).collect()
     }
 
     /// Lists the digits of a key of this kind and level, each as indices of primes. The key has one row for each digit.
@@ -291,25 +313,23 @@ impl Params {
             PartKind::Relinearization => super::chain::product_excess_bits(self.scale_bits_effective()),
             _ => super::chain::ROTATION_EXCESS_BITS,
         };
-        self.chain().digits(level, self.chain().log_special() + excess)
+        self.chain().digits(level, self.log_special(kind) + excess)
     }
 }
 
-/// Returns the largest depth at which `security` is reached with this degree and scale; `None` if even depth 1 is too
-/// deep.
-pub fn depth_max(poly_degree: usize, scale_bits: u32, security: SecurityLevel) -> Option<u32> {
-    MAX_DEPTHS.rev().find(|&max_depth| {
-        let literal = ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap: false };
-        check(&literal).is_ok() && chain(&literal, Some(security)).is_some()
-    })
+/// Returns the largest depth at which the security of `literal` is reached with its other fields; `None` if even depth 1
+/// is too deep.
+pub fn depth_max(literal: ParamsLiteral) -> Option<u32> {
+    MAX_DEPTHS.rev().find(|&max_depth| is_secure(&ParamsLiteral { max_depth, ..literal }))
 }
 
-/// Returns the smallest degree at which `security` is reached with this scale and depth.
-pub fn degree_min(scale_bits: u32, max_depth: u32, security: SecurityLevel) -> Option<usize> {
-    POLY_DEGREES.into_iter().find(|&poly_degree| {
-        let literal = ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap: false };
-        check(&literal).is_ok() && chain(&literal, Some(security)).is_some()
-    })
+/// Returns the smallest degree at which the security of `literal` is reached with its other fields.
+pub fn degree_min(literal: ParamsLiteral) -> Option<usize> {
+    POLY_DEGREES.into_iter().find(|&poly_degree| is_secure(&ParamsLiteral { poly_degree, ..literal }))
+}
+
+fn is_secure(literal: &ParamsLiteral) -> bool {
+    check(literal).is_ok() && chain(literal, Some(literal.security)).is_some()
 }
 
 fn effective(scale_bits: u32) -> u32 {
@@ -329,7 +349,10 @@ fn check(literal: &ParamsLiteral) -> Result<(), ParamsError> {
         return out_of_range(format!("max_depth must be 1 to 14, not {max_depth}"));
     }
     if literal.bootstrap && !BOOTSTRAP_DEGREES.contains(&poly_degree) {
-        return out_of_range(format!("bootstrapping needs poly_degree 64 or 256, not {poly_degree}"));
+        return out_of_range(format!(
+            "bootstrapping needs poly_degree 32768, or 64 or 256 for testing, not {poly_degree}: the degrees between are too \
+             small for the levels of bootstrapping at 128 bits of security"
+        ));
     }
     if literal.bootstrap && scale_bits > BOOTSTRAP_SCALE_BITS_MAX {
         return out_of_range(format!(
@@ -357,6 +380,7 @@ fn chain(literal: &ParamsLiteral, security: Option<SecurityLevel>) -> Option<(Ch
                 None => vec![scale_bits; literal.max_depth as usize],
             },
             log_modulus_max,
+            log_sparse_max: stages.and(log_modulus_max).map(|_| LOG_SPARSE_MAX),
         })?;
         Some((chain, stages))
     };
@@ -367,13 +391,12 @@ fn chain(literal: &ParamsLiteral, security: Option<SecurityLevel>) -> Option<(Ch
 }
 
 fn insufficient(literal: &ParamsLiteral) -> ParamsError {
-    let ParamsLiteral { poly_degree, scale_bits, max_depth, security, .. } = *literal;
     let log_modulus = chain(literal, None).map_or(0.0, |(chain, _)| chain.log_modulus());
     ParamsError::InsufficientSecurity {
-        security_bits: security_bits(poly_degree, log_modulus),
+        security_bits: security_bits(literal.poly_degree, log_modulus),
         log_modulus: libm::ceil(log_modulus) as u32,
-        depth_max: depth_max(poly_degree, scale_bits, security),
-        degree_min: degree_min(scale_bits, max_depth, security),
+        depth_max: depth_max(*literal),
+        degree_min: degree_min(*literal),
     }
 }
 
@@ -420,6 +443,9 @@ mod tests {
     #[test]
     fn the_deepest_secure_chains_reach_those_of_the_literature() {
         use SecurityLevel::{Bits128, Bits192, Bits256};
+        let deepest = |poly_degree, scale_bits, security| {
+            depth_max(ParamsLiteral { poly_degree, scale_bits, max_depth: 1, security, bootstrap: false })
+        };
         // (security, degree, bits of the scale, depth): depths from independent tables, which are for nested chains
         // whose levels have one long prime each
         let known = [
@@ -440,9 +466,9 @@ mod tests {
             (Bits256, 32768, 50, 7),
         ];
         for (security, n, scale, depth) in known {
-            assert!(depth_max(n, scale, security).is_some_and(|found| found >= depth), "{security:?} {n} {scale}");
+            assert!(deepest(n, scale, security).is_some_and(|found| found >= depth), "{security:?} {n} {scale}");
         }
-        assert_eq!([64, 256].map(|n| depth_max(n, 40, Bits128)), [None, None], "testing degrees protect nothing");
+        assert_eq!([64, 256].map(|n| deepest(n, 40, Bits128)), [None, None], "testing degrees protect nothing");
     }
 
     #[test]
@@ -508,6 +534,10 @@ mod tests {
         let found = digest(samples().into_iter().map(|(params, _)| params));
         assert_eq!(found, "976a1faebbdf5efc", "containers name version {}", version(false));
         assert_eq!(digest(bootstrapped), "dee8537d78cc75ca", "containers name version {}", version(true));
+        let secure = [(28, 6), (30, 4), (33, 2), (36, 1), (40, 2), (40, 3)].map(|(scale_bits, max_depth)| {
+            Params::new(ParamsLiteral { scale_bits, max_depth, ..literal_of_boot() }).unwrap()
+        });
+        assert_eq!(digest(secure.into_iter()), "4f103a22bd21eb9f", "containers name version {}", version(true));
     }
 
     #[test]
@@ -530,6 +560,57 @@ mod tests {
             assert!(params.chain().value_bits >= 9, "{case}");
         }
         assert!(matches!(secure(30, 9), Err(ParamsError::InsufficientSecurity { .. })));
+    }
+
+    #[test]
+    fn both_secrets_of_bootstrapping_are_secure_in_every_secure_set() {
+        for scale_bits in [10, 28, 29, 30, 33, 36, 38, 40] {
+            let literal = |max_depth| ParamsLiteral {
+                poly_degree: 32768,
+                scale_bits,
+                max_depth,
+                security: SecurityLevel::Bits128,
+                bootstrap: true,
+            };
+            let deepest = depth_max(literal(1)).unwrap();
+            for max_depth in [1, 2, 3, 4, deepest] {
+                let params = Params::new(literal(max_depth)).unwrap();
+                let log_sparse = params.level(0).log_modulus + params.log_special(PartKind::ToSparse);
+                let rows = params.digits(PartKind::ToSparse, 0).len();
+                let case = format!("{params:?}: {log_sparse:.1} bits, {rows} rows");
+                assert!(params.security_bits() >= 128 && log_sparse <= 112.0, "{case}");
+                let specials = params.special_primes(PartKind::ToSparse).len();
+                let is_short = |of: usize| params.chain().log_special_of(of) < params.level(0).log_modulus;
+                assert!(specials == params.special_count() || (!is_short(specials) && rows == 1), "{case}");
+                assert!(specials == 1 || is_short(specials - 1), "{case}: a special prime too many");
+            }
+            let Err(ParamsError::InsufficientSecurity { depth_max: found, degree_min, .. }) =
+                Params::new(literal(deepest + 1))
+            else {
+                panic!("scale {scale_bits}, depth {deepest} and one more")
+            };
+            assert_eq!((found, degree_min), (Some(deepest), None));
+        }
+        for poly_degree in [64, 256] {
+            let literal = ParamsLiteral { poly_degree, ..literal_of_boot() };
+            let Err(ParamsError::InsufficientSecurity { degree_min, .. }) = Params::new(literal) else {
+                panic!("degree {poly_degree} has no security")
+            };
+            assert_eq!(degree_min, Some(32768));
+        }
+        for poly_degree in [4096, 8192, 16384] {
+            for security in SecurityLevel::ALL {
+                let refused = Params::new(ParamsLiteral { poly_degree, security, ..literal_of_boot() });
+                assert!(matches!(refused, Err(ParamsError::OutOfRange(why)) if why.contains("32768")), "{poly_degree}");
+            }
+        }
+        let refused = Params::new(ParamsLiteral { scale_bits: 41, ..literal_of_boot() });
+        assert!(matches!(refused, Err(ParamsError::OutOfRange(why)) if why.contains("at most 40")));
+    }
+
+    fn literal_of_boot() -> ParamsLiteral {
+        let security = SecurityLevel::Bits128;
+        ParamsLiteral { poly_degree: 32768, scale_bits: 30, max_depth: 4, security, bootstrap: true }
     }
 
     fn digest(sets: impl Iterator<Item = Params>) -> String {

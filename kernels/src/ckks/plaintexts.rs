@@ -75,6 +75,19 @@ impl Plaintexts {
         matrices.entry(shift).or_insert_with(made).clone()
     }
 
+    /// Size of the matrices of bootstrapping that are made, in bytes.
+    pub fn matrices_bytes(&self) -> u64 {
+        let matrices = self.matrices.lock().expect("no thread panics with the lock");
+        matrices.values().map(|matrices| matrices.bytes()).sum()
+    }
+
+    /// Frees the matrices of bootstrapping, and returns their size in bytes. A plan keeps its own. The next bootstrap makes
+    /// the matrices again.
+    pub fn forget_matrices(&self) -> u64 {
+        let forgotten = std::mem::take(&mut *self.matrices.lock().expect("no thread panics with the lock"));
+        forgotten.values().map(|matrices| matrices.bytes()).sum()
+    }
+
     /// Encodes i in every slot: the polynomial `X^(N/2)` at scale 1.
     pub fn imaginary_unit(&self, level: usize) -> Vec<u32> {
         let n = self.params.n();

@@ -328,11 +328,12 @@ fn units(params: &Params, nodes: &[Node], step: &Step) -> u32 {
     let stages = u64::from(params.n().ilog2());
     let level = step.reads().map(|value| nodes[value.0].level).max().unwrap_or(0);
     let primes = |level: usize| params.level(level).primes.len() as u64;
-    let (of_level, special) = (primes(level), params.special_count() as u64);
+    let of_level = primes(level);
     // transforms of the input, of each digit under all primes, and of both result polynomials; then the products with
     // the key
     let switch = |kind: PartKind| {
         let digits = params.digits(kind, level).len() as u64;
+        let special = params.special_primes(kind).len() as u64;
         let transforms = of_level + digits * (of_level + special) + 2 * (of_level + special);
         transforms * stages + 4 * digits * (of_level + special)
     };

@@ -101,7 +101,7 @@ impl NumbersKey {
             let seed = Sha256::new().chain_update(self.block()).chain_update(self.fingerprint).chain_update(&header);
             header.extend(seed.finalize());
             let mut body = Vec::new();
-            self.put_residues(&self.params.key_primes(level), &mut body);
+            self.put_residues(&self.params.key_primes(kind, level), &mut body);
             self.row(&header, &body)
         };
         (0..digits).map(row).collect()

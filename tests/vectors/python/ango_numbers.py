@@ -5,7 +5,9 @@ The primes and levels of a parameter set come from a node (`GET /api/v1/params/s
 
 import functools
 import hashlib
+import itertools
 import math
+import operator
 import os
 import struct
 
@@ -32,19 +34,30 @@ class Params:
         self.levels = [level["primes"] for level in told["levels"]]
         self.scales = [level["scale"] for level in told["levels"]]
         self.special = list(range(len(self.primes) - told["special_primes"], len(self.primes)))
-        self.p = math.prod(self.primes[i] for i in self.special)
         log_n, security = self.n.bit_length() - 1, SECURITY[told["security_level"]]
-        self.block = bytes([log_n, self.scale_bits, self.max_depth, security, told["bootstrap"], 1 + told["bootstrap"], 0, 0])
+        self.block = bytes([log_n, self.scale_bits, self.max_depth, security, told["bootstrap"], 1 + 2 * told["bootstrap"], 0, 0])
         self.rings = [Ring(q, self.n) for q in self.primes]
 
     def of_ciphertexts(self, level):
         """The ciphertext primes of a part of this level (17)."""
         return sorted({i for primes in self.levels[: level + 1] for i in primes})
 
+    def special_of(self, kind):
+        """The special primes of a part (17): to the sparse secret, as few as make at least the modulus of level 0."""
+        if kind != TO_SPARSE:
+            return self.special
+        bottom = math.prod(self.primes[i] for i in self.levels[0])
+        products = itertools.accumulate((self.primes[i] for i in self.special), operator.mul)
+        return self.special[: 1 + sum(product < bottom for product in products)]
+
+    def p(self, kind):
+        """The product of a part's special primes."""
+        return math.prod(self.primes[i] for i in self.special_of(kind))
+
     def digits(self, kind, level):
         """The groups of primes, one for each row of a part (17)."""
         excess = max(2, max(self.scale_bits, 25) - 12) if kind == RELINEARIZATION else 2
-        most = math.log2(self.p) + excess
+        most = math.log2(self.p(kind)) + excess
         groups, filled = [], math.inf
         for i in self.of_ciphertexts(level):
             bits = math.log2(self.primes[i])
@@ -226,7 +239,7 @@ class SecretKey:
     def part(self, kind, element, level):
         """The rows of a part, in the order of its digits."""
         params = self.params
-        primes, digits = params.of_ciphertexts(level) + params.special, params.digits(kind, level)
+        primes, digits = params.of_ciphertexts(level) + params.special_of(kind), params.digits(kind, level)
         source, target = self.secret, self.secret
         if kind == GALOIS:
             target = substitute(self.secret, pow(element, -1, 2 * params.n))
@@ -239,7 +252,7 @@ class SecretKey:
         q = np.array([params.primes[i] for i in primes])[:, None]
         if kind == RELINEARIZATION:
             from_ = from_ * from_ % q
-        from_ = from_ * np.array([params.p % params.primes[i] for i in primes])[:, None] % q
+        from_ = from_ * np.array([params.p(kind) % params.primes[i] for i in primes])[:, None] % q
         for number, digit in enumerate(digits):
             seed = os.urandom(32)
             body = self._masked(params.mask(seed, DOMAIN_KEY, primes), noise(params.n), primes, under)
@@ -398,6 +411,7 @@ def parts_for_operations(params):
 BOOTSTRAP_ROTATIONS = {
     64: [(-8, 12), (8, 12), (16, 12), (-7, 11), (1, 11), (4, 11)],
     256: [(-48, 12), (16, 12), (64, 12), (-15, 11), (1, 11), (4, 11)],
+    32768: [(-8064, 12), (128, 12), (2048, 12), (-127, 11), (1, 11), (16, 11)],
 }
 
 

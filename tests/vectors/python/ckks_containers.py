@@ -15,7 +15,7 @@ def frame(kind, fingerprint, payload):
 
 def parameters(poly_degree, scale_bits, max_depth, bootstrap=False):
     """The block of 8 bytes of a set of the security level `testing`."""
-    return bytes([poly_degree.bit_length() - 1, scale_bits, max_depth, 0, bootstrap, 1 + bootstrap, 0, 0])
+    return bytes([poly_degree.bit_length() - 1, scale_bits, max_depth, 0, bootstrap, 1 + 2 * bootstrap, 0, 0])
 
 
 def packed(values, q):

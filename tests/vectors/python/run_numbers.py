@@ -1,8 +1,9 @@
 """Operations on encrypted numbers on a running node: run_numbers.py URL API_KEY [DEGREE ..].
 
-Checks the known answers of ../numbers.json. Then, for each degree (64 and 8192 without arguments): asks the node for its
+Checks the known answers of ../numbers.json. Then, for each degree (64, 256 and 8192 without arguments): asks the node for its
 primes and levels, makes keys, uploads them, runs every operation, and decrypts the answers. Each answer must be right to
-the error that the client computes from the answer's public record, and as the node's plan said. Degree 64 bootstraps too.
+the error that the client computes from the answer's public record, and as the node's plan said. Degrees 64, 256 and 32768
+bootstrap too.
 Prints a line for each operation. Exits with 1 if an answer is wrong or refused.
 """
 
@@ -19,8 +20,15 @@ import ango_numbers as ckks
 from run_gates import OCTETS, Node, check, text
 
 ANSWERS = pathlib.Path(__file__).resolve().parent.parent / "numbers.json"
-# the parameters of each degree: security level, scale and depth
-SETS = {64: ("testing", 40, 3), 8192: ("128-bit", 40, 3)}
+# the parameters of each degree: security level, scale, depth, and whether there are levels of bootstrapping
+SETS = {
+    64: ("testing", 40, 3, True),
+    256: ("testing", 30, 4, True),
+    8192: ("128-bit", 40, 3, False),
+    32768: ("128-bit", 30, 4, True),
+}
+# of the degrees that run without arguments
+DEGREES = [64, 256, 8192]
 BOUND = 4.0
 
 
@@ -29,7 +37,7 @@ def main():
         sys.exit(__doc__)
     node = Node(sys.argv[1], sys.argv[2])
     right = known_answers()
-    for degree in map(int, sys.argv[3:] or SETS):
+    for degree in map(int, sys.argv[3:] or DEGREES):
         started = time.monotonic()
         right += Run(node, degree).results()
         print(f"      N = {degree}: {time.monotonic() - started:.1f} s")
@@ -59,8 +67,7 @@ class Run:
 
     def __init__(self, node, degree):
         self.node = node
-        level, scale_bits, max_depth = SETS[degree]
-        self.bootstraps = level == "testing"
+        level, scale_bits, max_depth, self.bootstraps = SETS[degree]
         query = f"security_level={level}&scale_bits={scale_bits}&depth={max_depth}&bootstrap={str(self.bootstraps).lower()}"
         told = node.ask("GET", f"params/suggest?{query}")["arithmetic"]
         told = next(facts for facts in told if facts["poly_degree"] == degree) | {"security_level": level}
@@ -75,7 +82,7 @@ class Run:
         self.right = [check(f"keys of N = {degree}, {len(eval_key)} bytes", key["params"]["levels"] == levels)]
 
     def upload_key(self, eval_key, params):
-        """In one request, or in parts if the evaluation key has more than 10 MB."""
+        """In one request, or by an upload if the evaluation key has more than 10 MB."""
         if len(eval_key) <= 10 << 20:
             body = {"public_key": text(self.public_key), "eval_key": text(eval_key), "params": params}
             return self.node.ask_json("keys/upload", body)

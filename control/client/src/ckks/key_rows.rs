@@ -72,10 +72,10 @@ impl<'a> KeyRows<'a> {
             PartKind::ToSparse => (&key.sparse, &key.secret),
             PartKind::FromSparse => (&key.secret, &key.sparse),
         };
-        let primes = params.key_primes(level);
+        let primes = params.key_primes(kind, level);
         let mut under = Zeroizing::new(vec![0; primes.len() * n]);
         let mut from = under.clone();
-        let specials = &params.primes()[params.chain().ciphertext_primes()..];
+        let specials = &params.primes()[params.special_primes(kind)];
         // the loop counts the rows instead of cutting the slices into chunks, because code that handles secrets has no
         // division (scripts/constant-time)
         for (at, &prime) in primes.iter().enumerate() {

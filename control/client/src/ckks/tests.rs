@@ -153,7 +153,7 @@ fn rows_of_keys_multiply_and_rotate_within_the_predicted_error() {
         let load = |kind: PartKind| {
             let rows = key.part(kind, key_level);
             let digits = params.digits(kind, key_level);
-            let primes = params.key_primes(key_level);
+            let primes = params.key_primes(kind, key_level);
             let mut part = evaluator.room_for_part(&digits, &primes).unwrap();
             for row in rows {
                 let words = row.expand(&params);
@@ -317,7 +317,7 @@ fn keys_and_ciphertexts_survive_their_containers() {
     let mut found = Vec::new();
     for _ in 0..head.rows {
         let row = container::read_row_header(&head, rest).unwrap();
-        let (bytes, after) = rest.split_at(container::row_bytes(&params, row.level));
+        let (bytes, after) = rest.split_at(container::row_bytes(&params, row.kind, row.level));
         container::read_row(&head, bytes).unwrap();
         found.push((row.kind, usize::from(row.level)));
         rest = after;

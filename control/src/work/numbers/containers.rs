@@ -116,7 +116,7 @@ impl EvaluationKeyHead {
             PartKind::ToSparse => ("to-sparse", row.sparse_tag),
             PartKind::FromSparse => ("from-sparse", row.sparse_tag),
         };
-        let bytes = container::row_bytes(&self.head.params, row.level);
+        let bytes = container::row_bytes(&self.head.params, row.kind, row.level);
         Ok(RowFacts { kind, element, level: row.level, digit: row.digit, digits: row.digits, bytes, seed: row.seed })
     }
 

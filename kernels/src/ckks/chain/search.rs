@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use super::{Chain, Level, Wanted, group, log_product, product_excess_bits};
+use super::{Chain, Level, Wanted, count_at_least, group, log_product, product_excess_bits};
 use crate::modular::Modulus;
 use crate::ring::primes::nearest_to_power;
 
@@ -216,10 +216,15 @@ fn completed(pool: &mut Pool, wanted: &Wanted, headroom: u32, sets: Sets) -> Opt
     }
     let room = wanted.log_modulus_max.map_or(f64::INFINITY, |max| max - log_product(union.iter().copied()));
     let top = sets.last().expect("level 0 at least").len();
+    let bottom = log_product(sets[0].iter().copied());
     let mut best: Option<(usize, Vec<u32>)> = None;
     for count in 1..=SPECIAL_MAX {
         let Some(special) = specials(pool, &union, count, room) else { continue };
         let log_special = log_product(special.iter().copied());
+        let of_sparse = &special[..count_at_least(special.iter().copied(), bottom)];
+        if wanted.log_sparse_max.is_some_and(|max| bottom + log_product(of_sparse.iter().copied()) > max) {
+            continue;
+        }
         let digits = |bits: f64| group(&union, |&q| f64::from(q), bits);
         let rotation = digits(log_special + ROTATION_EXCESS_BITS);
         let widest = rotation.iter().map(|digit| log_product(digit.iter().copied())).fold(0.0, f64::max);

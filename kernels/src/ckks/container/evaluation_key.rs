@@ -31,14 +31,14 @@ pub struct KeyHead {
     pub bytes: u64,
 }
 
-/// Size of one row of a part of this level, in bytes.
-pub fn row_bytes(params: &Params, level: u8) -> usize {
-    ROW_HEADER_BYTES + packed_bytes(params, &params.key_primes(usize::from(level)))
+/// Size of one row of a part of this kind and level, in bytes.
+pub fn row_bytes(params: &Params, kind: PartKind, level: u8) -> usize {
+    ROW_HEADER_BYTES + packed_bytes(params, &params.key_primes(kind, usize::from(level)))
 }
 
 /// Size of a whole part, in bytes.
 pub fn part_bytes(params: &Params, kind: PartKind, level: usize) -> usize {
-    params.digits(kind, level).len() * row_bytes(params, level as u8)
+    params.digits(kind, level).len() * row_bytes(params, kind, level as u8)
 }
 
 /// Writes the head of a key that has these parts, each given by its kind and its level.
@@ -67,8 +67,9 @@ pub fn read_key_head(bytes: &[u8]) -> Result<KeyHead, Error> {
     let (params, rows) = split_params(payload)?;
     let rows = u32::from_le_bytes(rows.try_into().expect("four bytes"));
     let bytes = announced.checked_sub(first as u64);
-    let least = row_bytes(&params, 0) as u64;
-    let most = row_bytes(&params, params.raised_level() as u8) as u64;
+    let smallest = if params.literal().bootstrap { PartKind::ToSparse } else { PartKind::Relinearization };
+    let least = row_bytes(&params, smallest, 0) as u64;
+    let most = row_bytes(&params, PartKind::Relinearization, params.raised_level() as u8) as u64;
     let possible = |bytes: &u64| rows > 0 && (u64::from(rows) * least..=u64::from(rows) * most).contains(bytes);
     let Some(bytes) = bytes.filter(possible) else {
         let why = format!("the head announces {rows} rows in {announced} bytes, but a row has {least} to {most} bytes");
@@ -83,20 +84,20 @@ pub fn read_key_head(bytes: &[u8]) -> Result<KeyHead, Error> {
 /// When the body does not have the words of the row's level.
 pub fn write_row(params: &Params, row: &KeyRow) -> Vec<u8> {
     let header = &row.header;
-    let mut out = Vec::with_capacity(row_bytes(params, header.level));
+    let mut out = Vec::with_capacity(row_bytes(params, header.kind, header.level));
     let (code, element) = kind_code(header.kind);
     out.extend([code, header.level, header.digit, header.digits]);
     out.extend((element | header.sparse_tag).to_le_bytes());
     out.extend(header.seed);
     out.extend([0; CHECKSUM_BYTES]);
-    put_rows(params, &params.key_primes(usize::from(header.level)), &row.body, &mut out);
+    put_rows(params, &params.key_primes(header.kind, usize::from(header.level)), &row.body, &mut out);
     let checksum = checksum(params, &out);
     out[ROW_HEADER_BYTES - CHECKSUM_BYTES..ROW_HEADER_BYTES].copy_from_slice(&checksum);
     out
 }
 
 /// Reads the header of a row from its first [`ROW_HEADER_BYTES`]. The length of the whole row is [`row_bytes`] of the
-/// header's level. The checksum is not checked here.
+/// header's kind and level. The checksum is not checked here.
 ///
 /// # Errors
 /// [`Error`] for malformed bytes, or for a kind, level, digit or Galois element that keys of these parameters do not
@@ -130,13 +131,27 @@ pub fn read_row_header(head: &KeyHead, bytes: &[u8]) -> Result<RowHeader, Error>
     Ok(RowHeader { kind, level, digit, digits, seed: seed_of(&bytes[KIND_BYTES..][..SEED_BYTES]), sparse_tag })
 }
 
+/// Returns the length of the row whose header begins with these bytes, and checks nothing else of the row. Eight bytes are
+/// enough.
+///
+/// # Errors
+/// [`Error`] for fewer bytes, or for a kind, level or Galois element that keys of these parameters do not have.
+pub fn row_bytes_from(params: &Params, header: &[u8]) -> Result<usize, Error> {
+    let Some(&[code, level, _, _, a, b, c, d]) = header.first_chunk::<KIND_BYTES>() else {
+        return Err(Error::Malformed(format!("the kind of a row takes {KIND_BYTES} bytes, found {}", header.len())));
+    };
+    let kind = kind_of(params, code, u32::from_le_bytes([a, b, c, d]))?;
+    check_level(level, params.raised_level())?;
+    Ok(row_bytes(params, kind, level))
+}
+
 /// Reads a whole row. `bytes` must have exactly the row's length.
 ///
 /// # Errors
 /// [`Error`] for a wrong length or checksum, or a residue that is not below its prime.
 pub fn read_row(head: &KeyHead, bytes: &[u8]) -> Result<KeyRow, Error> {
     let header = read_row_header(head, bytes)?;
-    let expected = row_bytes(&head.params, header.level);
+    let expected = row_bytes(&head.params, header.kind, header.level);
     if bytes.len() != expected {
         return Err(Error::Malformed(format!("a row of this level must have {expected} bytes, found {}", bytes.len())));
     }
@@ -145,7 +160,7 @@ pub fn read_row(head: &KeyHead, bytes: &[u8]) -> Result<KeyRow, Error> {
         return Err(Error::Malformed(why.into()));
     }
     let mut body = Vec::new();
-    let primes = head.params.key_primes(usize::from(header.level));
+    let primes = head.params.key_primes(header.kind, usize::from(header.level));
     read_rows(&head.params, &primes, &bytes[ROW_HEADER_BYTES..], &mut body)?;
     Ok(KeyRow { header, body })
 }

@@ -46,7 +46,7 @@ fn public_key(params: &Params, level: usize) -> PublicKey {
 fn row(params: &Params, kind: PartKind, level: usize, digit: u8) -> KeyRow {
     let digits = params.digits(kind, level).len() as u8;
     let header = RowHeader { kind, level: level as u8, digit, digits, seed: [7; 32], sparse_tag: 0 };
-    KeyRow { header, body: words(params, &params.key_primes(level)) }
+    KeyRow { header, body: words(params, &params.key_primes(kind, level)) }
 }
 
 /// Recomputes the length and the checksum of a changed container, as a malicious client would do.
@@ -84,7 +84,7 @@ fn everything_survives_the_round_trip_at_every_degree_and_level() {
                 assert_eq!((head.rows as usize, head.bytes as usize), (digits, part_bytes(&params, kind, level)));
                 let row = row(&params, kind, level, digits as u8 - 1);
                 let bytes = write_row(&params, &row);
-                assert_eq!(bytes.len(), row_bytes(&params, level as u8));
+                assert_eq!(bytes.len(), row_bytes(&params, kind, level as u8));
                 assert_eq!(read_row_header(&head, &bytes), Ok(row.header));
                 assert_eq!(read_row(&head, &bytes), Ok(row));
             }
@@ -107,7 +107,7 @@ fn masks_are_those_of_the_seed_by_the_number_of_the_prime() {
         let expanded = seeded(&params, level).expand(&params);
         check(6, 9, primes, &expanded.words[primes.len() * 256..]);
         check(5, 8, primes, &public_key(&params, level).mask());
-        let primes = params.key_primes(level);
+        let primes = params.key_primes(PartKind::Relinearization, level);
         let row = row(&params, PartKind::Relinearization, level, 0).expand(&params);
         check(4, 7, &primes, &row[primes.len() * 256..]);
     }
@@ -259,6 +259,45 @@ fn heads_and_rows_of_keys_are_checked() {
     }
     let other = KeyHead { params: super::tests::params(64, 31, 2), ..head };
     assert!(read_row(&other, &good).is_err(), "a row of other parameters");
+}
+
+#[test]
+fn a_part_to_the_sparse_secret_has_few_special_primes_and_is_refused_with_more() {
+    for (poly_degree, scale_bits, max_depth, security) in [
+        (64, 40, 4, SecurityLevel::Testing),
+        (256, 30, 4, SecurityLevel::Testing),
+        (32768, 30, 4, SecurityLevel::Bits128),
+    ] {
+        let literal = ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap: true };
+        let params = Params::new(literal).unwrap();
+        let kind = PartKind::ToSparse;
+        let head = read_key_head(&write_key_head(&params, NAME, &[(kind, 0)])).unwrap();
+        let good = row(&params, kind, 0, 0);
+        let bytes = write_row(&params, &good);
+        assert!(params.special_primes(kind).len() < params.special_count());
+        assert_eq!(row_bytes_from(&params, &bytes[..8]), Ok(bytes.len()));
+        assert!(read_row(&head, &bytes) == Ok(good.clone()));
+        // the row of another part of level 0, which has all special primes
+        let mut wide = write_row(&params, &row(&params, PartKind::Relinearization, 0, 0));
+        assert!(wide.len() > bytes.len());
+        wide[..8].copy_from_slice(&bytes[..8]);
+        assert!(matches!(read_row(&head, &wide), Err(Error::Malformed(why)) if why.contains("bytes")));
+        let high = write_row(
+            &params,
+            &KeyRow {
+                header: RowHeader { level: 1, ..good.header },
+                body: words(&params, &params.key_primes(kind, 1)),
+            },
+        );
+        assert!(matches!(read_row_header(&head, &high), Err(Error::Params(why)) if why.contains("level 0")));
+    }
+    let params = params(64, 30, 2);
+    for (header, is_row) in
+        [([1, 2, 0, 0, 0, 0, 0, 0], true), ([3, 0, 0, 0, 0, 0, 0, 0], false), ([1, 3, 0, 0, 0, 0, 0, 0], false)]
+    {
+        assert_eq!(row_bytes_from(&params, &header).is_ok(), is_row, "{header:?}");
+    }
+    assert!(row_bytes_from(&params, &[1, 2, 0, 0, 0, 0, 0]).is_err());
 }
 
 #[test]

@@ -60,7 +60,7 @@ impl Arithmetic for Cpu {
 
     fn room_for_part(&self, shape: &PartShape) -> Result<Part> {
         let evaluator = evaluator(self, &shape.params);
-        let loaded = evaluator.room_for_part(&shape.digits(), &shape.params.key_primes(shape.level))?;
+        let loaded = evaluator.room_for_part(&shape.digits(), &shape.primes())?;
         Ok(Part { evaluator, loaded })
     }
 

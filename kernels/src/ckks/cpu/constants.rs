@@ -10,13 +10,13 @@ use crate::cpu::ntt::NttTables;
 use crate::modular::Modulus;
 use crate::ring::Root;
 
-/// A ciphertext's level, and the digits of a key.
-type LevelAndDigits = (usize, Vec<Vec<usize>>);
+/// A ciphertext's level, the digits of a key, and how many special primes the key has.
+type LevelAndDigits = (usize, Vec<Vec<usize>>, usize);
 
 /// The cached constants.
 #[derive(Default)]
 pub(super) struct Constants {
-    divisions: Mutex<HashMap<(usize, usize, bool), Arc<Division>>>,
+    divisions: Mutex<HashMap<(usize, usize, usize), Arc<Division>>>,
     raise: OnceLock<Arc<Conversion>>,
     digits: Mutex<HashMap<LevelAndDigits, Arc<Vec<Digit>>>>,
     /// Permutations by Galois element.
@@ -31,7 +31,7 @@ const PERMUTATIONS_MAX: usize = 64;
 /// a whole number and by the product `e` of the gained primes. Then it is divided by the product `g` of the lost primes
 /// ([`crate::ckks::Chain::divided`]).
 pub(super) struct Division {
-    /// Primes of the input, in order: the primes of its level, then the special primes if the division removes them.
+    /// Primes of the input, in order: the primes of its level, then the special primes that the division removes.
     pub(super) from: Vec<usize>,
     /// Places in `from` of the lost primes, which are the primes that this division divides by.
     pub(super) lost: Vec<usize>,
@@ -61,7 +61,7 @@ pub(super) struct Digit {
     pub(super) number: usize,
     /// For each prime of the digit, its place among the primes of the level.
     pub(super) sources: Vec<usize>,
-    /// For each prime of the level, then for each special prime: the prime's place among the targets of `conversion`.
+    /// For each prime of the level, then for each special prime of the key: the prime's place among the targets of `conversion`.
     /// `None` for primes of the digit, which need no conversion.
     pub(super) targets: Vec<Option<usize>>,
     pub(super) conversion: Conversion,
@@ -88,7 +88,7 @@ impl Constants {
         params: &Params,
         level: usize,
         to: usize,
-        special: bool,
+        special: usize,
         factor: u128,
     ) -> Arc<Division> {
         let make = || Arc::new(Division::new(params, level, to, special, factor));
@@ -100,16 +100,23 @@ impl Constants {
         made.entry((level, to, special)).or_insert_with(make).clone()
     }
 
-    /// Returns the digits of a ciphertext of this level. A digit of the key is left out if it contains no prime of the
-    /// level.
-    pub(super) fn digits(&self, params: &Params, level: usize, of_key: &[Vec<usize>]) -> Arc<Vec<Digit>> {
+    /// Returns the digits of a ciphertext of this level, for a key with these digits and this number of special primes. A
+    /// digit of the key is left out if it contains no prime of the level.
+    pub(super) fn digits(
+        &self,
+        params: &Params,
+        level: usize,
+        of_key: &[Vec<usize>],
+        special: usize,
+    ) -> Arc<Vec<Digit>> {
         let mut made = self.digits.lock().expect("no thread panics with the lock");
-        if let Some(found) = made.get(&(level, of_key.to_vec())) {
+        let key = (level, of_key.to_vec(), special);
+        if let Some(found) = made.get(&key) {
             return found.clone();
         }
-        let digits = of_key.iter().enumerate().filter_map(|(number, digit)| Digit::new(params, level, number, digit));
-        let digits = Arc::new(digits.collect::<Vec<_>>());
-        made.insert((level, of_key.to_vec()), digits.clone());
+        let each = |(number, digit): (usize, &Vec<usize>)| Digit::new(params, level, number, digit, special);
+        let digits = Arc::new(of_key.iter().enumerate().filter_map(each).collect::<Vec<_>>());
+        made.insert(key, digits.clone());
         digits
     }
 
@@ -128,9 +135,10 @@ fn product(p: Modulus, primes: impl Iterator<Item = Modulus>) -> u32 {
 }
 
 impl Division {
-    fn new(params: &Params, level: usize, to: usize, special: bool, factor: u128) -> Division {
+    fn new(params: &Params, level: usize, to: usize, special: usize, factor: u128) -> Division {
         let primes = params.primes();
-        let specials = if special { params.chain().ciphertext_primes()..primes.len() } else { 0..0 };
+        let first = params.chain().ciphertext_primes();
+        let specials = first..first + special;
         let (upper, lower) = (&params.level(level).primes, &params.level(to).primes);
         let from: Vec<usize> = upper.iter().copied().chain(specials.clone()).collect();
         let divided = params.chain().divided(level, to);
@@ -176,15 +184,15 @@ impl Division {
 }
 
 impl Digit {
-    fn new(params: &Params, level: usize, number: usize, digit: &[usize]) -> Option<Digit> {
+    fn new(params: &Params, level: usize, number: usize, digit: &[usize], special: usize) -> Option<Digit> {
         let primes = params.primes();
         let of_level = &params.level(level).primes;
         let sources: Vec<usize> = (0..of_level.len()).filter(|&at| digit.contains(&of_level[at])).collect();
         if sources.is_empty() {
             return None;
         }
-        let all: Vec<usize> =
-            of_level.iter().copied().chain(params.chain().ciphertext_primes()..primes.len()).collect();
+        let first = params.chain().ciphertext_primes();
+        let all: Vec<usize> = of_level.iter().copied().chain(first..first + special).collect();
         let mut targets = Vec::new();
         let mut converted = Vec::new();
         for (at, &prime) in all.iter().enumerate() {

@@ -1,6 +1,7 @@
 //! Parts of an evaluation key in the layout that the loops read.
 
 use super::Evaluator;
+use crate::ckks::params::Params;
 use crate::cpu::automorphism::swap_order;
 use crate::cpu::gadget;
 use crate::cpu::memory::Words;
@@ -10,7 +11,7 @@ use crate::error::Result;
 pub struct LoadedPart {
     /// The part's digits, as indices of primes.
     pub(super) digits: Vec<Vec<usize>>,
-    /// The part's primes: the primes of ciphertexts up to the part's level, then the special primes.
+    /// The part's primes: the primes of ciphertexts up to the part's level, then its special primes.
     pub(super) primes: Vec<usize>,
     /// `[primes][2 digits N]`, in the order of [`gadget::arrange`].
     words: Words,
@@ -22,6 +23,11 @@ impl LoadedPart {
         let at = self.primes.iter().position(|&of| of == prime).expect("a key covers the primes of its levels");
         let row = self.words.len() / self.primes.len();
         &self.words[at * row..][..row]
+    }
+
+    /// How many special primes the part has.
+    pub(super) fn special_count(&self, params: &Params) -> usize {
+        self.primes.iter().filter(|&&prime| prime >= params.chain().ciphertext_primes()).count()
     }
 
     /// The primes that the part covers.

@@ -33,7 +33,7 @@ impl Evaluator {
     /// Decomposes the polynomial `x` of this level into the digits of `key`. The rows of `x` are in `[0, 2q)`.
     pub fn decompose(&self, level: usize, key: &LoadedPart, x: Rows<'_>) -> Result<Decomposed<'_>> {
         let n = self.params.n();
-        let digits = self.constants.digits(&self.params, level, &key.digits);
+        let digits = self.constants.digits(&self.params, level, &key.digits, key.special_count(&self.params));
         let room = |digit| -> Result<(&Digit, Buffer<'_>)> {
             let digit: &Digit = digit;
             Ok((digit, self.pool.rows(digit.sources.len() + 1)?))
@@ -52,7 +52,7 @@ impl Evaluator {
     }
 
     /// Multiplies the digits of the polynomial `x` by a key. The result is
-    /// `[2][primes of the level, then special primes][N]` in `[0, 2p)`. Under the key's secret, the phase of the result
+    /// `[2][primes of the level, then the key's special primes][N]` in `[0, 2p)`. Under the key's secret, the phase of the result
     /// is `P x` times the secret that the key switches from.
     pub(super) fn key_product(
         &self,
@@ -61,10 +61,10 @@ impl Evaluator {
         decomposed: &Decomposed<'_>,
         x: Rows<'_>,
     ) -> Result<Buffer<'_>> {
-        let (n, chain) = (self.params.n(), self.params.chain());
-        let of_level = &self.params.level(level).primes;
-        let primes: Vec<usize> =
-            of_level.iter().copied().chain(chain.ciphertext_primes()..chain.primes.len()).collect();
+        let (n, first_special) = (self.params.n(), self.params.chain().ciphertext_primes());
+        let of_level = self.params.level(level).primes.iter();
+        let special = key.primes.iter().filter(|&&prime| prime >= first_special);
+        let primes: Vec<usize> = of_level.chain(special).copied().collect();
         let mut out = self.pool.rows(2 * primes.len())?;
         let (first, second) = out.split_at_mut(primes.len() * n);
         let mut targets: Vec<(usize, [&mut [u32]; 2])> =

@@ -171,7 +171,7 @@ impl Toy {
     /// Like [`Toy::seeded_part`], but the masks are expanded.
     fn part(&mut self, kind: PartKind, level: usize) -> Vec<(Seed, [Vec<u32>; 2])> {
         let n = self.params.n();
-        let primes = self.params.key_primes(level);
+        let primes = self.params.key_primes(kind, level);
         let (secret, sparse) = (self.secret.clone(), self.sparse.clone());
         let from = move |toy: &Toy, prime: usize| match kind {
             PartKind::Relinearization => {
@@ -201,7 +201,7 @@ impl Toy {
                     return vec![0; n];
                 }
                 let m = toy.modulus(prime);
-                let special = toy.params.primes()[toy.params.chain().ciphertext_primes()..].iter();
+                let special = toy.params.primes()[toy.params.special_primes(kind)].iter();
                 let p = special.fold(1, |product, q| m.mul(product, q.q() % m.q()));
                 from(toy, prime).into_iter().map(|word| m.mul(word, p)).collect()
             });
@@ -214,7 +214,7 @@ impl Toy {
 
     pub fn load(&mut self, evaluator: &Evaluator, kind: PartKind, level: usize) -> LoadedPart {
         let mut part =
-            evaluator.room_for_part(&self.params.digits(kind, level), &self.params.key_primes(level)).unwrap();
+            evaluator.room_for_part(&self.params.digits(kind, level), &self.params.key_primes(kind, level)).unwrap();
         for (digit, (_, [body, mask])) in self.part(kind, level).iter().enumerate() {
             evaluator.load_row(&mut part, digit, [body, mask]);
         }

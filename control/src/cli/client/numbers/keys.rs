@@ -43,7 +43,7 @@ pub struct KeygenArgs {
     /// Security level: testing, 128-bit, 192-bit or 256-bit.
     #[arg(long, value_name = "LEVEL", default_value = "128-bit", value_parser = parse_level)]
     security_level: SecurityLevel,
-    /// Leave room for bootstrapping, and make its keys. Only for degrees 64 and 256.
+    /// Leave room for bootstrapping, and make its keys. Only for degree 32768, and 64 and 256 for testing.
     #[arg(long)]
     bootstrap: bool,
     /// Directions of the rotations by powers of two. When absent: both, unless the key would then be too large for a plan or
@@ -246,14 +246,9 @@ fn pieces_of(params: Params, mut from: impl Read) -> impl Iterator<Item = io::Re
         let rest = |from: &mut dyn Read, piece: &mut Vec<u8>| {
             from.read_exact(&mut piece[1..])?;
             if !whole {
-                let level = piece[1];
-                if usize::from(level) > params.raised_level() {
-                    return Err(io::Error::new(
-                        io::ErrorKind::InvalidData,
-                        "a row's level is above the key's highest level",
-                    ));
-                }
-                piece.resize(container::row_bytes(&params, level), 0);
+                let bytes = container::row_bytes_from(&params, piece)
+                    .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+                piece.resize(bytes, 0);
                 from.read_exact(&mut piece[ROW_HEADER_BYTES..])?;
             }
             Ok(())
