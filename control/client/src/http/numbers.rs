@@ -5,7 +5,8 @@ use std::io;
 use api::ciphertexts::Ciphertext;
 use api::compute::{ComputeOperation, ComputeRequest};
 use api::encryption_keys::{
-    CreateKeyUpload, DeletedEncryptionKey, EncryptionKeyRecord, EncryptionParams, KeyUploadStatus, UploadedKey,
+    CreateKeyUpload, DeletedEncryptionKey, EVALUATION_KEY_BYTES_MAX, EncryptionKeyRecord, EncryptionParams,
+    KeyUploadStatus, UploadedKey,
 };
 use api::{CiphertextId, EncryptionKeyId};
 use kernels::ckks::{Params, container as numbers};
@@ -16,8 +17,6 @@ use reqwest::header::{ACCEPT, CONTENT_RANGE, HeaderName};
 use super::{Ask, Body, Client, Error, read};
 
 const OCTET_STREAM: &str = "application/octet-stream";
-/// Size of a part of an evaluation key, in bytes. A part may be larger by up to one row.
-const PART_BYTES: usize = 8 << 20;
 /// Largest number of times that a request is sent if no answer comes.
 const ATTEMPTS: usize = 4;
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -59,7 +58,8 @@ impl Client {
         key
     }
 
-    /// Sends the public key, then the evaluation key, to an upload.
+    /// Sends the public key, then the evaluation key, to an upload. A part is as many whole rows as
+    /// [`EVALUATION_KEY_BYTES_MAX`] holds.
     async fn send_pair(
         &self,
         upload: &str,
@@ -78,11 +78,11 @@ impl Client {
             {
                 return Err(Error::SecretKey);
             }
-            part.extend_from_slice(&piece);
-            if part.len() >= PART_BYTES {
+            if part.len() + piece.len() > EVALUATION_KEY_BYTES_MAX {
                 sent = self.send_part(upload, sent, std::mem::take(&mut part)).await?;
                 progress(sent);
             }
+            part.extend_from_slice(&piece);
         }
         if !part.is_empty() {
             progress(self.send_part(upload, sent, part).await?);
