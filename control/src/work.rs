@@ -227,7 +227,14 @@ fn refused(error: engine::Error) -> ApiError {
             tracing::error!(%cause, "a key cannot be read");
             ApiError::unavailable("key", "the key cannot be read at the moment; nothing was charged")
         }
-        Error::KeyTooLarge { .. } => too_large_key(),
+        Error::KeyTooLarge { bytes, bytes_max } => {
+            let [bytes, bytes_max] = [bytes.div_ceil(1_000_000), bytes_max / 1_000_000];
+            let message = format!(
+                "the key is too large for this node: what the work needs of the key takes {bytes} MB of a device's memory, and \
+                 the node has {bytes_max} MB for keys"
+            );
+            ApiError::new(Code::InvalidParams, message)
+        }
         Error::CircuitTooLarge { of, .. } => {
             let remedy = match of {
                 CircuitBound::Rows => "divide the work into several operations",

@@ -218,6 +218,7 @@ impl Scheduler {
             resident_bytes: self.devices.iter().map(|device| device.residency.bytes()).sum(),
             resident_bytes_max: holding.map(|device| device.residency.bytes_max()).sum(),
             arena_bytes: self.devices.iter().map(DeviceBooks::arena_bytes).sum(),
+            arena_bytes_max: in_service().map(|device| device.limits.arena_bytes_max).max().unwrap_or(0),
             circuits: self.totals.circuits,
             devices_in_service: in_service().count() as u64,
             devices_lost: self.devices.iter().filter(|device| device.failure.is_some()).count() as u64,

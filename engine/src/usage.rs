@@ -19,6 +19,8 @@ pub struct Usage {
     pub resident_bytes_max: u64,
     /// Size of the arenas on all devices, in bytes. Arenas hold the slots of circuits and the operands of batches.
     pub arena_bytes: u64,
+    /// The largest size in bytes that the arena of one circuit or operation may have, on the device with the most room.
+    pub arena_bytes_max: u64,
     /// Number of circuits that have not ended.
     pub circuits: u64,
     /// Number of devices that take work.

@@ -116,9 +116,24 @@ pub struct ArithmeticFacts {
     /// The levels, from level 0. With `bootstrap` the list goes on above `max_depth`.
     #[serde(default)]
     pub levels: Vec<ChainLevel>,
+    /// The memory that a bootstrap takes. `null` without bootstrapping. If this node has too little, a warning says so.
+    #[serde(default)]
+    pub bootstrap_needs: Option<BootstrapNeeds>,
     /// Remarks about these parameters.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+}
+
+/// The memory that a bootstrap takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BootstrapNeeds {
+    /// Bytes of the parts of the evaluation key that a bootstrap takes, as they are uploaded.
+    pub key_bytes: u64,
+    /// Bytes of these parts in the memory of the device that computes.
+    pub prepared_key_bytes: u64,
+    /// Bytes of all values of one bootstrap in the memory of the device.
+    pub value_bytes: u64,
 }
 
 /// The parameters of a gate-session preset, and the sizes of its keys and ciphertexts.

@@ -59,8 +59,13 @@ pub async fn suggest(
     let level = asked.level;
     let presets = Preset::ALL.into_iter().filter(|preset| preset.security_bits() >= level.bits());
     let presets = presets.map(preset_facts).collect();
-    let arithmetic = docs.searches.find(&docs.web.offload, asked).await?;
-    Ok(Json(SuggestedParams { security_level: level, presets, arithmetic: arithmetic.to_vec() }))
+    let mut arithmetic = docs.searches.find(&docs.web.offload, asked).await?.to_vec();
+    let usage = docs.compute.here.usage();
+    for facts in &mut arithmetic {
+        let warning = facts.bootstrap_needs.and_then(|needs| numbers::bootstrap_warning(&needs, &usage));
+        facts.warnings.extend(warning);
+    }
+    Ok(Json(SuggestedParams { security_level: level, presets, arithmetic }))
 }
 
 /// Searches for parameters. A search takes up to a second of CPU time, and anyone may ask for one. So one search runs at

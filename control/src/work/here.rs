@@ -15,7 +15,7 @@ use tokio::sync::{Semaphore, oneshot};
 use super::at_rest::{KeysAtRest, RestingKey};
 use super::bits::PlanCache;
 use super::key::{AccountDigests, KeyName, Share};
-use super::numbers::NumbersShape;
+use super::numbers::{NumbersShape, SharedPlaintexts};
 use super::open_keys::{NotOpen, OpenKeys, OpenedKey};
 use super::question::{Ending, Figures, GatesQuestion, Question, Work, WorkEnd, WorkError, Worker};
 use super::{
@@ -27,9 +27,12 @@ use crate::web::error::ApiError;
 
 /// Time after which an unused key for numbers is closed.
 const IDLE: Duration = Duration::from_secs(10 * 60);
-/// For each time that the process's memory has this many bytes, one key for numbers may be open. The tables of an open
-/// key have up to 16 MB. If a further key is opened, the key that was unused for longest is closed.
+/// For each time that the process's memory has this many bytes, one key for numbers may be open. The tables that keys of
+/// the same parameters share have up to 17 MB. If a further key is opened, the key that was unused for longest is closed.
 const MEMORY_OF_KEY: u64 = 128 << 20;
+/// The matrices of bootstrapping may take this part of the process's memory. The matrices of a parameter set of degree 32768
+/// take 200 MB.
+const MATRICES_SHARE: u64 = 16;
 /// Number of keys for numbers that may be open on any machine, however small its memory is.
 const NUMBERS_KEYS_MIN: u64 = 64;
 
@@ -45,6 +48,7 @@ struct Shared {
     plans: Arc<PlanCache>,
     at_rest: OnceLock<Arc<dyn KeysAtRest>>,
     keys: Arc<OpenKeys<EngineKey>>,
+    plaintexts: Arc<SharedPlaintexts>,
     /// Largest number of open keys for numbers.
     numbers_keys_max: usize,
     /// As many keys are opened at the same time as the machine has cores.
@@ -143,6 +147,7 @@ impl Here {
                 plans,
                 at_rest,
                 keys: OpenKeys::new(),
+                plaintexts: Arc::new(SharedPlaintexts::new(memory_bytes() / MATRICES_SHARE)),
                 numbers_keys_max: (memory_bytes() / MEMORY_OF_KEY).max(NUMBERS_KEYS_MIN) as usize,
                 openings: Arc::new(Semaphore::new(cores)),
                 waiting,
@@ -206,8 +211,9 @@ impl Here {
             self.make_room();
         }
         let (engine, openings) = (self.shared.engine.clone(), self.shared.openings.clone());
+        let plaintexts = self.shared.plaintexts.clone();
         let at_rest = self.shared.at_rest.get().cloned().ok_or(Error::Gone)?;
-        self.shared.keys.get_or_open(name, || open(engine, openings, at_rest, name, weight)).await
+        self.shared.keys.get_or_open(name, || open(engine, openings, at_rest, plaintexts, name, weight)).await
     }
 
     fn open_now(&self, name: &KeyName) -> Option<Arc<EngineKey>> {
@@ -352,6 +358,7 @@ async fn open(
     engine: Arc<engine::Engine>,
     openings: Arc<Semaphore>,
     at_rest: Arc<dyn KeysAtRest>,
+    plaintexts: Arc<SharedPlaintexts>,
     name: KeyName,
     weight: u32,
 ) -> Result<EngineKey, NotOpen> {
@@ -365,7 +372,7 @@ async fn open(
                 (engine.open(key, account, weight)?, shape)
             }
             RestingKey::Numbers(key) => {
-                let shape = Arc::new(NumbersShape::of(&key));
+                let shape = Arc::new(NumbersShape::of(&key, plaintexts));
                 (engine.open(key, account, weight)?, KeyShape::Numbers(shape))
             }
         };

@@ -8,12 +8,13 @@ mod stored_key;
 
 use api::Code;
 use api::encryption_keys::KeyParams;
-use api::params::{ArithmeticFacts, ChainLevel, SecurityLevel};
+use api::params::{ArithmeticFacts, BootstrapNeeds, ChainLevel, SecurityLevel};
 use engine::ckks::container::{self, Form};
 use engine::ckks::params::{POLY_DEGREES, depth_max};
 use engine::ckks::plan::same_scale;
-use engine::ckks::{Level, ParamsError, ParamsLiteral, PartKind};
+use engine::ckks::{Level, ParamsError, ParamsLiteral, PartKind, PartShape, bootstrap};
 
+use super::Usage;
 use crate::web::error::ApiError;
 
 pub use containers::{
@@ -69,8 +70,34 @@ fn facts(params: &Params) -> ArithmeticFacts {
         modulus_chain: modulus_chain(params),
         special_primes: params.special_count() as u64,
         levels: levels(params),
+        bootstrap_needs: literal.bootstrap.then(|| bootstrap_needs(params)),
         warnings: warnings(params),
     }
+}
+
+fn bootstrap_needs(params: &Params) -> BootstrapNeeds {
+    let shapes = bootstrap::parts(params).into_iter();
+    let shapes = shapes.map(|(kind, level)| PartShape { params: params.clone(), kind, level });
+    let bytes = shapes.map(|shape| {
+        let uploaded = container::part_bytes(params, shape.kind, shape.level) as u64;
+        // a prepared part has the masks beside the bodies
+        [uploaded, (2 * size_of::<u32>() * shape.digits().len() * shape.body_words()) as u64]
+    });
+    let [key_bytes, prepared_key_bytes] = bytes.fold([0, 0], |sum, of| [sum[0] + of[0], sum[1] + of[1]]);
+    BootstrapNeeds { key_bytes, prepared_key_bytes, value_bytes: bootstrap::value_bytes(params) }
+}
+
+/// Returns a warning if a node with this usage has too little memory for a bootstrap.
+pub fn bootstrap_warning(needs: &BootstrapNeeds, usage: &Usage) -> Option<String> {
+    let megabytes = |bytes: u64| bytes.div_ceil(1_000_000);
+    let [key, value] = [needs.prepared_key_bytes, needs.value_bytes].map(megabytes);
+    let [key_max, value_max] = [usage.resident_bytes_max, usage.arena_bytes_max].map(|bytes| bytes / 1_000_000);
+    (needs.prepared_key_bytes > usage.resident_bytes_max || needs.value_bytes > usage.arena_bytes_max).then(|| {
+        format!(
+            "this node cannot bootstrap with these parameters: a bootstrap takes {key} MB for its key and {value} MB for its \
+             values on a device, and the node has at most {key_max} MB and {value_max} MB for them"
+        )
+    })
 }
 
 /// Returns the parameters with this degree, scale and depth, for a new key or for a key that was made earlier. The
@@ -296,6 +323,33 @@ mod tests {
         };
         assert_eq!(secure(40).collect::<Vec<_>>(), [32768], "one secure degree has bootstrapping");
         assert_eq!(secure(41).count(), 0);
+    }
+
+    #[test]
+    fn the_memory_of_a_bootstrap_is_told_and_a_node_without_it_says_so() {
+        let [testing, secure] =
+            [(SecurityLevel::Testing, 256), (SecurityLevel::Bits128, 32768)].map(|(level, degree)| {
+                let all = suggested(level, 4, 30, true);
+                all.into_iter().find(|facts| facts.poly_degree == degree).unwrap().bootstrap_needs.unwrap()
+            });
+        // nine parts, of which one is small: within 0.25 GB, seeded and packed
+        assert!((150_000_000..250_000_000).contains(&secure.key_bytes), "{secure:?}");
+        assert!(
+            secure.prepared_key_bytes > 2 * secure.key_bytes && secure.prepared_key_bytes < 500_000_000,
+            "{secure:?}"
+        );
+        assert!((100_000_000..400_000_000).contains(&secure.value_bytes), "{secure:?}");
+        assert!(suggested(SecurityLevel::Bits128, 4, 30, false).iter().all(|facts| facts.bootstrap_needs.is_none()));
+
+        let node =
+            |resident_bytes_max, arena_bytes_max| Usage { resident_bytes_max, arena_bytes_max, ..Usage::default() };
+        let enough = node(secure.prepared_key_bytes, secure.value_bytes);
+        assert_eq!(bootstrap_warning(&secure, &enough), None);
+        assert_eq!(bootstrap_warning(&testing, &enough), None);
+        for little in [node(secure.prepared_key_bytes - 1, u64::MAX), node(u64::MAX, secure.value_bytes - 1)] {
+            let warning = bootstrap_warning(&secure, &little).unwrap();
+            assert!(warning.contains("cannot bootstrap") && warning.contains(" MB for its values"), "{warning}");
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ use super::matrices::{Matrices, Matrix, RANGE, usual_scale};
 use super::noise::Noise;
 use super::params::{Params, PartKind};
 use super::plaintexts::Plaintexts;
-use super::plan::{PlanBuilder, Term, Value};
+use super::plan::{Plan, PlanBuilder, Term, Value};
 use super::rotation;
 use super::stages::{DOUBLINGS, LEVELS};
 use precision::Precision;
@@ -68,10 +68,21 @@ const COSINE: [f64; 31] = [
 
 /// Lists the parts of a key that a bootstrap needs, each with the highest level at which it is needed.
 pub fn parts(params: &Params) -> Vec<(PartKind, usize)> {
+    plan_of_largest(params).parts()
+}
+
+/// Returns how many bytes the values of a bootstrap take on a device.
+pub fn value_bytes(params: &Params) -> u64 {
+    (plan_of_largest(params).slots() * params.n() * size_of::<u32>()) as u64
+}
+
+/// The plan of a bootstrap that takes most, without the words of its plaintexts.
+fn plan_of_largest(params: &Params) -> Plan {
     let mut builder = PlanBuilder::new(params);
-    let input = builder.input(0, params.level(0).scale, Noise::encrypt_secret(1.0));
+    let level = params.level_max();
+    let input = builder.input(level, params.level(level).scale, Noise::encrypt_secret(1.0));
     let output = refresh(&mut builder, &Plaintexts::without_words(params), input);
-    builder.finish(&[output]).parts()
+    builder.finish(&[output])
 }
 
 /// Bootstraps `value`: the result has the same numbers, the level of fresh ciphertexts and the default scale of that

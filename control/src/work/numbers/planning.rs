@@ -12,6 +12,7 @@ use engine::ckks::{Ciphertext, Noise, Params, PartKind, Plan};
 use engine::{NumbersKey, Task};
 use zeroize::Zeroizing;
 
+use super::shared_plaintexts::SharedPlaintexts;
 use super::stored_key::{StoredNumbersKey, StoredRow, parts_of};
 use super::{CiphertextFacts, precision_told, tenths};
 use crate::web::error::ApiError;
@@ -27,7 +28,8 @@ const BOOTSTRAP_PRECISION_MIN: f64 = 12.0;
 pub(in crate::work) struct NumbersShape {
     pub(in crate::work) key: Arc<NumbersKey>,
     pub(in crate::work) fingerprint: [u8; 8],
-    pub(in crate::work) plaintexts: Plaintexts,
+    plaintexts: Arc<Plaintexts>,
+    shared: Arc<SharedPlaintexts>,
 }
 
 /// A request without its ciphertexts.
@@ -75,11 +77,11 @@ pub struct ResultFacts {
 }
 
 impl NumbersShape {
-    /// Makes the shape of a stored key. Takes tenths of a second of CPU time for large parameters.
-    pub(in crate::work) fn of(stored: &StoredNumbersKey) -> NumbersShape {
+    /// Makes the shape of a stored key. Takes tenths of a second of CPU time for the first key of large parameters.
+    pub(in crate::work) fn of(stored: &StoredNumbersKey, shared: Arc<SharedPlaintexts>) -> NumbersShape {
         let (key, fingerprint) = (stored.key.clone(), stored.head.fingerprint);
-        let plaintexts = Plaintexts::new(&key.params);
-        NumbersShape { key, fingerprint, plaintexts }
+        let plaintexts = shared.of(&key.params);
+        NumbersShape { key, fingerprint, plaintexts, shared }
     }
 
     /// Reads the containers and makes the plan.
@@ -102,6 +104,9 @@ impl NumbersShape {
         }
         let (operands, words): (Vec<operation::Operand>, Vec<_>) = ciphertexts.into_iter().unzip();
         let (plan, result) = planned(&self.plaintexts, &self.key.params, &self.key.parts, asked, &operands)?;
+        if asked.operation == Operation::Bootstrap {
+            self.shared.bootstrapped(&self.key.params);
+        }
         let task = Task::numbers(plan, words, &self.key);
         let task = task.map_err(|kind| {
             ApiError::internal(format!(
