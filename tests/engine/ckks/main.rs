@@ -4,6 +4,7 @@
 mod compose;
 mod edges;
 mod engine_runs;
+mod long;
 mod party;
 mod steer;
 
