@@ -15,7 +15,7 @@
 mod chebyshev;
 mod precision;
 
-use super::matrices::{Matrices, Matrix, RANGE, usual_scale};
+use super::matrices::{Matrices, Matrix, RANGE, RemainderScales, usual_scale};
 use super::noise::Noise;
 use super::params::{Params, PartKind};
 use super::plaintexts::Plaintexts;
@@ -195,7 +195,8 @@ fn best_shift(params: &Params, value_bound: f64, shift_max: u32) -> (u32, Precis
 
 /// Computes `sin(2 pi 17 y)` in each slot, where `y` is the number in the slot.
 fn remainder(builder: &mut PlanBuilder, y: Value) -> Value {
-    let mut cosine = chebyshev::evaluate(builder, y, &COSINE);
+    let scales = RemainderScales::new(builder.params());
+    let mut cosine = chebyshev::evaluate(builder, y, &COSINE, &|level| scales.of(level));
     builder.bound_numbers(cosine, 1.0);
     for _ in 0..DOUBLINGS {
         let square = builder.multiply_rescaled(cosine, cosine);

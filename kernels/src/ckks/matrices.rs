@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::encode::{Complex, Encoder};
 use super::params::Params;
-use super::stages::{DOUBLINGS, FACTORS, Stages};
+use super::stages::{FACTORS, REMAINDER_LEVELS, Stages};
 use super::weights::{STORED_MIN, Weights};
 use factors::{Factor, factors};
 
@@ -67,26 +67,30 @@ impl Matrices {
     /// # Panics
     /// When the parameters have no levels for bootstrapping.
     pub(super) fn new(params: &Params, shift: u32, has_words: bool) -> Matrices {
-        let stages = stages(params);
-        let (q0, stage) = (params.level(0).log_modulus.exp2(), f64::from(stages.remainder).exp2());
+        let q0 = params.level(0).log_modulus.exp2();
         let message_scale = usual_scale(params) * (-f64::from(shift)).exp2();
-        let raise = (stage / q0).log2().round().max(0.0).exp2();
+        let remainder = RemainderScales::new(params);
+        let raise = (remainder.first() / q0).log2().round().max(0.0).exp2();
 
         let inverse = factors(params.slots(), FACTORS, true);
         let share = (0.5 / RANGE).powf(1.0 / inverse.len() as f64);
-        let to_slots = made(params, &inverse, share, params.raised_level(), [q0 * raise, stage], has_words);
+        let to_slots = made(params, &inverse, share, params.raised_level(), [q0 * raise, remainder.first()], has_words);
 
-        // each doubling of the angle squares the scale and divides it
         let forward = factors(params.slots(), FACTORS, false);
         let level_max = params.level_max();
         let end = level_max + forward.len();
-        let divisor = |level: usize| params.chain().divisor(level, level - 1);
-        let sine = (end + 1..=end + DOUBLINGS).rev().fold(stage, |scale, level| scale * scale / divisor(level));
         // at this scale, the slots of the sine hold the message's numbers
-        let numbers = sine * 2.0 * std::f64::consts::PI * message_scale / q0;
+        let numbers = remainder.of(end) * 2.0 * std::f64::consts::PI * message_scale / q0;
         let scales = [numbers, params.level(level_max).scale];
         let to_coefficients = made(params, &forward, 1.0, end, scales, has_words);
-        Matrices { message_scale, raise, to_slots, slots_scale: stage, numbers_scale: numbers, to_coefficients }
+        Matrices {
+            message_scale,
+            raise,
+            to_slots,
+            slots_scale: remainder.first(),
+            numbers_scale: numbers,
+            to_coefficients,
+        }
     }
 }
 
@@ -96,6 +100,41 @@ impl Matrices {
         let matrices = self.to_slots.iter().chain(&self.to_coefficients);
         let plaintexts = matrices.flat_map(|matrix| matrix.giants.iter().flatten().flatten());
         plaintexts.map(|weights| weights.bytes() as u64).sum()
+    }
+}
+
+/// The scales of the remainder's values, level by level. The product of two values of a level has the scale of the level
+/// below, so a level that is larger or smaller than planned moves the scales of other levels by half as much or less.
+pub(super) struct RemainderScales {
+    /// The level of the sine.
+    last: usize,
+    /// The scales from this level up.
+    scales: Vec<f64>,
+}
+
+impl RemainderScales {
+    /// The scales of a parameter set. The sine has a scale of as many bits as a level of the remainder.
+    ///
+    /// # Panics
+    /// When the parameters have no levels for bootstrapping.
+    pub(super) fn new(params: &Params) -> RemainderScales {
+        let last = params.level_max() + FACTORS;
+        let mut scales = vec![f64::from(stages(params).remainder).exp2()];
+        for level in last + 1..=last + REMAINDER_LEVELS {
+            let below = scales[scales.len() - 1];
+            scales.push((below * params.chain().divisor(level, level - 1)).sqrt());
+        }
+        RemainderScales { last, scales }
+    }
+
+    /// The scale of the remainder's input.
+    pub(super) fn first(&self) -> f64 {
+        self.scales[self.scales.len() - 1]
+    }
+
+    /// The scale of values of this level.
+    pub(super) fn of(&self, level: usize) -> f64 {
+        self.scales[level - self.last]
     }
 }
 

@@ -385,7 +385,13 @@ fn chain(literal: &ParamsLiteral, security: Option<SecurityLevel>) -> Option<(Ch
         Some((chain, stages))
     };
     match literal.bootstrap {
-        true => Stages::choices(literal.poly_degree, scale_bits).into_iter().find_map(|stages| search(Some(stages))),
+        true => Stages::choices(literal.poly_degree, scale_bits).into_iter().find_map(|equal| {
+            let found = equal.into_iter().filter_map(|stages| search(Some(stages)));
+            found.min_by_key(|(chain, _)| {
+                let bits = chain.log_special() + super::chain::ROTATION_EXCESS_BITS;
+                chain.digits(chain.levels.len() - 1, bits).len()
+            })
+        }),
         false => search(None),
     }
 }
@@ -537,7 +543,7 @@ mod tests {
         let secure = [(28, 6), (30, 4), (33, 2), (36, 1), (40, 2), (40, 3)].map(|(scale_bits, max_depth)| {
             Params::new(ParamsLiteral { scale_bits, max_depth, ..literal_of_boot() }).unwrap()
         });
-        assert_eq!(digest(secure.into_iter()), "4f103a22bd21eb9f", "containers name version {}", version(true));
+        assert_eq!(digest(secure.into_iter()), "b214dabe9fad5aaa", "containers name version {}", version(true));
     }
 
     #[test]
@@ -546,7 +552,7 @@ mod tests {
             let (poly_degree, security) = (32768, SecurityLevel::Bits128);
             Params::search(ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap: true })
         };
-        // (scale, depth, bits of the levels of the remainder, digits)
+        // (scale, depth, bits of the levels of the remainder, digits at most)
         for (scale_bits, max_depth, remainder, digits) in
             [(30, 4, 52, 6), (40, 2, 54, 6), (28, 6, 49, 8), (30, 8, 49, 40)]
         {

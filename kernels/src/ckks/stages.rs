@@ -5,7 +5,7 @@ pub(super) const FACTORS: usize = 2;
 /// Number of times that the remainder doubles the angle of the cosine.
 pub(super) const DOUBLINGS: usize = 3;
 /// Number of levels of the remainder: five for the series, one for each doubling.
-const REMAINDER_LEVELS: usize = 5 + DOUBLINGS;
+pub(super) const REMAINDER_LEVELS: usize = 5 + DOUBLINGS;
 /// Number of levels that bootstrapping adds to the levels of the application.
 pub(super) const LEVELS: usize = 2 * FACTORS + REMAINDER_LEVELS;
 /// The smallest degree at which chains with these levels reach 128 bits of security.
@@ -33,20 +33,21 @@ pub(super) struct Stages {
 }
 
 impl Stages {
-    /// Lists the sizes for this degree and this scale, in the order in which they are tried. At the testing degrees,
-    /// modulus costs nothing, so all levels are large. At the secure degree, every saved bit is left to the special
-    /// primes, and longer special primes mean fewer digits. A larger scale holds more precision, so its stages are
-    /// larger; the smallest stages leave the most levels to the application.
-    pub(super) fn choices(polynomial_size: usize, scale_bits: u32) -> Vec<Stages> {
+    /// Lists the sizes for this degree and this scale, in the order in which they are tried. The sizes of one entry are
+    /// equally good, so the chain with the fewest digits decides between them. At the testing degrees, modulus costs
+    /// nothing, so all levels are large. At the secure degree, every saved bit is left to the special primes, and longer
+    /// special primes mean fewer digits. A larger scale holds more precision, so its stages are larger; the smallest
+    /// stages leave the most levels to the application.
+    pub(super) fn choices(polynomial_size: usize, scale_bits: u32) -> Vec<Vec<Stages>> {
         if polynomial_size < SECURE_DEGREE {
-            return vec![Stages {
+            return vec![vec![Stages {
                 to_coefficients: scale_bits,
                 remainder: 56,
                 to_slots: 56,
                 headroom: 13,
                 ratio: 13,
                 matrices_apart: 1,
-            }];
+            }]];
         }
         let small = Stages {
             to_coefficients: 30,
@@ -56,10 +57,12 @@ impl Stages {
             ratio: 8,
             matrices_apart: u32::MAX,
         };
+        let middle = Stages { remainder: 52, to_slots: 50, ..small };
+        let large = Stages { remainder: 54, ..middle };
         match scale_bits {
-            ..=28 => vec![small],
-            29..=35 => vec![Stages { remainder: 52, to_slots: 50, ..small }, small],
-            36.. => vec![Stages { to_coefficients: 32, remainder: 54, to_slots: 50, ..small }, small],
+            ..=28 => vec![vec![small]],
+            29..=35 => vec![vec![middle], vec![small]],
+            36.. => vec![vec![large, Stages { to_coefficients: 32, ..large }], vec![middle], vec![small]],
         }
     }
 

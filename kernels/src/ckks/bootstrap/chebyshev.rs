@@ -6,16 +6,23 @@ use std::collections::HashMap;
 
 use crate::ckks::plan::{PlanBuilder, Value};
 
-/// Computes the sum of `coefficients[i] T_i(y)`. The result has the scale of `y`.
-pub(super) fn evaluate(builder: &mut PlanBuilder, y: Value, coefficients: &[f64]) -> Value {
+/// Computes the sum of `coefficients[i] T_i(y)`. `scale` returns the scale that values of a level have. The product of two
+/// values of these scales has the scale of the level below. The result has the scale of its level.
+pub(super) fn evaluate(
+    builder: &mut PlanBuilder,
+    y: Value,
+    coefficients: &[f64],
+    scale: &dyn Fn(usize) -> f64,
+) -> Value {
     let depth = coefficients.len().next_power_of_two().ilog2() as usize;
-    let (level, scale) = (builder.level(y) - depth, builder.scale(y));
-    let mut series = Series { builder, baby: 1 << (depth / 2).max(1), known: HashMap::from([(1, y)]) };
-    series.part(coefficients, level, scale)
+    let level = builder.level(y) - depth;
+    let mut series = Series { builder, scale, baby: 1 << (depth / 2).max(1), known: HashMap::from([(1, y)]) };
+    series.part(coefficients, level, scale(level))
 }
 
 struct Series<'a> {
     builder: &'a mut PlanBuilder,
+    scale: &'a dyn Fn(usize) -> f64,
     baby: usize,
     known: HashMap<usize, Value>,
 }
@@ -46,12 +53,12 @@ impl Series<'_> {
         value
     }
 
-    /// Brings a value down to `level`, which must not be above the value's level. The value keeps its scale.
+    /// Brings a value down to `level`, which must not be above the value's level, and to the scale of this level.
     fn at(&mut self, value: Value, level: usize) -> Value {
         if self.builder.level(value) == level {
             return value;
         }
-        let scale = self.builder.scale(value);
+        let scale = (self.scale)(level);
         self.builder.lower(value, level, scale)
     }
 
