@@ -79,12 +79,15 @@ async fn parameters_are_suggested_by_security_level() {
     let fast = &answer["presets"][0];
     assert_eq!((&fast["preset"], &fast["n"], &fast["big_n"]), (&json!("fast_128"), &json!(636), &json!(1024)));
     assert_eq!(fast["failure_probability_log2"], -92.8);
+    assert!(answer["arithmetic"][0]["bootstrap_needs"].is_null());
     // F1, F3: also the chains that bootstrapping takes
     let query = "security_level=testing&depth=3&bootstrap=true";
     let answer = server.send(Request::get(format!("/api/v1/params/suggest?{query}"))).await.ok(200);
     let found = answer["arithmetic"].as_array().unwrap();
-    assert_eq!(found.iter().map(|facts| facts["poly_degree"].as_u64().unwrap()).collect::<Vec<_>>(), [64, 256]);
+    assert_eq!(found.iter().map(|facts| facts["poly_degree"].as_u64().unwrap()).collect::<Vec<_>>(), [64, 256, 32768]);
     assert_eq!(found[0]["levels"].as_array().unwrap().len(), 16, "three levels, and twelve of bootstrapping");
+    let needs = |at: usize| found[at]["bootstrap_needs"]["prepared_key_bytes"].as_u64().unwrap();
+    assert!(needs(0) < needs(1) && needs(2) > 100_000_000);
 }
 
 #[tokio::test]

@@ -148,7 +148,8 @@ impl NumbersKey {
     fn block(&self) -> [u8; 8] {
         let ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap } = self.params.literal();
         let log_n = poly_degree.trailing_zeros() as u8;
-        [log_n, scale_bits as u8, max_depth as u8, security.code(), bootstrap.into(), 1 + u8::from(bootstrap), 0, 0]
+        let version = if bootstrap { 3 } else { 1 };
+        [log_n, scale_bits as u8, max_depth as u8, security.code(), bootstrap.into(), version, 0, 0]
     }
 
     fn frame(&self, tag: u8, put: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {

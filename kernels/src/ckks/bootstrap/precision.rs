@@ -240,7 +240,7 @@ mod tests {
                 let least = match params.stages().unwrap().remainder {
                     49 => 11.0,
                     52 => 13.5,
-                    _ => 16.5,
+                    _ => 15.5,
                 };
                 assert!(bits > least, "{params:?}: {bits:.1} bits");
             }
