@@ -31,7 +31,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut rest = &mut bytes[KEY_HEAD_BYTES..];
     while let Ok(header) = read_row_header(&head, rest) {
         assert!(header.digit < header.digits && usize::from(header.level) <= head.params.level_max());
-        let length = row_bytes(&head.params, header.level);
+        let length = row_bytes(&head.params, header.kind, header.level);
         if rest.len() < length {
             assert!(read_row(&head, rest).is_err());
             return;
