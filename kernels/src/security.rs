@@ -41,7 +41,7 @@ pub fn security_bits(polynomial_size: usize, log_modulus: f64) -> u32 {
 pub const LOG_SPARSE_MAX: f64 = 112.0;
 
 /// Estimates of a sparse secret with 32 nonzero coefficients at degree 32768: `log2` of the modulus, and the bits of
-/// security (the lattice estimator's hybrid attack with a meet in the middle, version of June 2026).
+/// security (the hybrid attack with a meet in the middle, as the lattice estimator computes its cost).
 const SPARSE: [(f64, u32); 3] = [(LOG_SPARSE_MAX, 149), (170.0, 136), (220.0, 128)];
 
 /// Returns the bits of security of the sparse secret of bootstrapping, whose key has the largest modulus

@@ -62,6 +62,8 @@ fn a_crowd_of_threads_gets_every_result_once() {
     assert_eq!((usage.rows_done, usage.units_done), (gates, gates));
     let idle = Usage {
         resident_bytes_max: 2 * KEY_BYTES,
+        // an eighth of the memory of the test's device
+        arena_bytes_max: 1 << 17,
         devices_in_service: 1,
         rows_done: gates,
         units_done: gates,
