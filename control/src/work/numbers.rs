@@ -76,15 +76,16 @@ fn facts(params: &Params) -> ArithmeticFacts {
 }
 
 fn bootstrap_needs(params: &Params) -> BootstrapNeeds {
-    let shapes = bootstrap::parts(params).into_iter();
-    let shapes = shapes.map(|(kind, level)| PartShape { params: params.clone(), kind, level });
+    let plan = bootstrap::outline(params);
+    let shapes = plan.parts().into_iter().map(|(kind, level)| PartShape { params: params.clone(), kind, level });
     let bytes = shapes.map(|shape| {
         let uploaded = container::part_bytes(params, shape.kind, shape.level) as u64;
         // a prepared part has the masks beside the bodies
         [uploaded, (2 * size_of::<u32>() * shape.digits().len() * shape.body_words()) as u64]
     });
     let [key_bytes, prepared_key_bytes] = bytes.fold([0, 0], |sum, of| [sum[0] + of[0], sum[1] + of[1]]);
-    BootstrapNeeds { key_bytes, prepared_key_bytes, value_bytes: bootstrap::value_bytes(params) }
+    let value_bytes = (plan.slots() * params.n() * size_of::<u32>()) as u64;
+    BootstrapNeeds { key_bytes, prepared_key_bytes, value_bytes }
 }
 
 /// Returns a warning if a node with this usage has too little memory for a bootstrap.

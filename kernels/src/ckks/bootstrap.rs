@@ -68,16 +68,12 @@ const COSINE: [f64; 31] = [
 
 /// Lists the parts of a key that a bootstrap needs, each with the highest level at which it is needed.
 pub fn parts(params: &Params) -> Vec<(PartKind, usize)> {
-    plan_of_largest(params).parts()
+    outline(params).parts()
 }
 
-/// Returns how many bytes the values of a bootstrap take on a device.
-pub fn value_bytes(params: &Params) -> u64 {
-    (plan_of_largest(params).slots() * params.n() * size_of::<u32>()) as u64
-}
-
-/// The plan of a bootstrap that takes most, without the words of its plaintexts.
-fn plan_of_largest(params: &Params) -> Plan {
+/// Makes the plan of a bootstrap from the level of fresh ciphertexts, without the words of its plaintexts. The plan tells
+/// which parts and how many slots a bootstrap takes, and no device can run it.
+pub fn outline(params: &Params) -> Plan {
     let mut builder = PlanBuilder::new(params);
     let level = params.level_max();
     let input = builder.input(level, params.level(level).scale, Noise::encrypt_secret(1.0));

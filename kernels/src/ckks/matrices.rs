@@ -92,9 +92,7 @@ impl Matrices {
             to_coefficients,
         }
     }
-}
 
-impl Matrices {
     /// Size of the plaintexts in bytes.
     pub(super) fn bytes(&self) -> u64 {
         let matrices = self.to_slots.iter().chain(&self.to_coefficients);
