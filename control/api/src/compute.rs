@@ -57,6 +57,12 @@ pub struct ComputeRequest {
     /// operations may be wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result_bound: Option<f64>,
+    /// The client's promise that no number of the result is further from its exact value than this. Without the promise,
+    /// the service computes the error that the bounds of the ciphertexts allow. For iterations, such as the training of a
+    /// model, the computed error grows with each iteration although the real error does not. If the promise does not
+    /// hold, results are less precise than the service tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result_error_bound: Option<f64>,
     /// Whether the answer contains the result itself in addition to the result's id. True when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub return_ciphertext: Option<bool>,
@@ -130,7 +136,7 @@ pub struct ComputePlan {
     /// Bound on the magnitude of every number of the result: `result_bound`, or what follows from the bounds of the
     /// ciphertexts.
     pub value_bound: f64,
-    /// Bound on the error of every number of the result.
+    /// Bound on the error of every number of the result: `result_error_bound`, or what follows from the ciphertexts.
     pub error_bound: f64,
     /// Number of bits after the binary point that would be correct in every slot of the result.
     pub precision_bits: f64,

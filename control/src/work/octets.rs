@@ -81,6 +81,9 @@ struct NumbersHead {
     scale_stable: bool,
     /// The bits of the double.
     result_bound: Option<u64>,
+    /// The bits of the double. Absent if nothing is promised, because earlier nodes refuse the member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    result_error_bound: Option<u64>,
     /// The operands in order, each as the index of its container.
     operands: Vec<usize>,
     containers: Vec<ContainerHead>,
@@ -219,7 +222,8 @@ fn write_circuit(question: &CircuitQuestion, behind: &mut Vec<u8>) -> QuestionHe
 }
 
 fn write_numbers(question: &NumbersQuestion, behind: &mut Vec<u8>) -> NumbersHead {
-    let Asked { operation, plain, coefficients, steps, scale_stable, result_bound } = &question.asked;
+    let Asked { operation, plain, coefficients, steps, scale_stable, result_bound, result_error_bound } =
+        &question.asked;
     for numbers in [plain, coefficients].into_iter().flatten() {
         numbers.iter().for_each(|number| behind.extend_from_slice(&number.to_le_bytes()));
     }
@@ -246,14 +250,15 @@ fn write_numbers(question: &NumbersQuestion, behind: &mut Vec<u8>) -> NumbersHea
         steps: *steps,
         scale_stable: *scale_stable,
         result_bound: result_bound.map(f64::to_bits),
+        result_error_bound: result_error_bound.map(f64::to_bits),
         operands,
         containers: containers.iter().map(container).collect(),
     }
 }
 
 fn read_numbers(head: NumbersHead, behind: &mut Behind<'_>) -> Result<Question, NotWork> {
-    let NumbersHead { operation, plain, coefficients, steps, scale_stable, result_bound, operands, containers } = head;
-    let operation = Operation::from_name(&operation).ok_or_else(|| NotWork::because("an unknown operation"))?;
+    let NumbersHead { plain, coefficients, steps, scale_stable, operands, containers, .. } = head;
+    let operation = Operation::from_name(&head.operation).ok_or_else(|| NotWork::because("an unknown operation"))?;
     if operands.len() != operation.operands() || containers.len() > operands.len() {
         return Err(NotWork::because("operands do not fit the operation"));
     }
@@ -267,11 +272,13 @@ fn read_numbers(head: NumbersHead, behind: &mut Behind<'_>) -> Result<Question, 
     let containers = read.collect::<Result<Vec<_>, NotWork>>()?;
     let operand = |at: usize| containers.get(at).cloned().ok_or_else(|| NotWork::because("a container is missing"));
     let operands = operands.into_iter().map(operand).collect::<Result<_, _>>()?;
-    let result_bound = result_bound.map(f64::from_bits);
-    if result_bound.is_some_and(|bound| !(bound > 0.0 && bound.is_normal())) {
+    let [result_bound, result_error_bound] =
+        [head.result_bound, head.result_error_bound].map(|bound| bound.map(f64::from_bits));
+    let promises = [result_bound, result_error_bound];
+    if promises.into_iter().flatten().any(|bound| !(bound > 0.0 && bound.is_normal())) {
         return Err(NotWork::because("a bound that is not above 0"));
     }
-    let asked = Asked { operation, plain, coefficients, steps, scale_stable, result_bound };
+    let asked = Asked { operation, plain, coefficients, steps, scale_stable, result_bound, result_error_bound };
     Ok(Question::Numbers(NumbersQuestion { asked, operands, planned: None }))
 }
 
@@ -357,6 +364,7 @@ mod tests {
             steps: Some(i64::MIN),
             scale_stable: true,
             result_bound: Some(1.0 + f64::EPSILON),
+            result_error_bound: (operation == Operation::Multiply).then_some(f64::EPSILON),
         };
         let numbers = |operation, operands| {
             Question::Numbers(NumbersQuestion { asked: asked(operation), operands, planned: None })

@@ -63,6 +63,18 @@ impl Noise {
         Noise { value_bound: raised(self.value_bound), variance: raised(self.variance), ..self }
     }
 
+    /// The noise of the same ciphertext after its owner has promised bounds: on the numbers, and on the error of each
+    /// number. A promise above what is known changes nothing.
+    pub fn promised(self, n: usize, scale: f64, value_bound: Option<f64>, error_bound: Option<f64>) -> Noise {
+        let value_bound = value_bound.unwrap_or(f64::INFINITY).min(self.value_bound);
+        let of_error = |bound: f64| {
+            let deviation = (bound - DECODING * value_bound).max(0.0) * scale / deviations(n);
+            2.0 * square(deviation) / n as f64
+        };
+        let variance = error_bound.map_or(f64::INFINITY, of_error).min(self.variance);
+        Noise { value_bound, variance, ..self }.normal()
+    }
+
     /// The noise of a fresh encryption by the secret key.
     pub fn encrypt_secret(value_bound: f64) -> Noise {
         Noise::new(value_bound, ERROR_STD * ERROR_STD + ROUNDING)

@@ -390,6 +390,26 @@ async fn c11_a_promised_bound_of_the_result_leaves_more_of_the_budget() {
 }
 
 #[tokio::test]
+async fn a_promised_error_of_the_result_replaces_the_computed_one_and_is_never_larger() {
+    let server = TestServer::start().await;
+    let numbers = Numbers::new(&server).await;
+    let a = numbers.encrypted_within(&A, 1e6).await;
+    let precision = async |more: Value| {
+        let told = numbers.compute("negate", &[&a], more).await.ok(200);
+        let of_next = numbers.compute("negate", &[&told["result_ciphertext_id"]], json!({})).await.ok(200);
+        assert_eq!(told["precision_bits"], of_next["precision_bits"], "the result keeps the promise");
+        told["precision_bits"].as_f64().unwrap()
+    };
+    let computed = precision(json!({})).await;
+    let promised = precision(json!({"result_error_bound": (-computed - 2.0).exp2()})).await;
+    assert!((promised - computed - 2.0).abs() < 0.01, "{promised} {computed}");
+    assert_eq!(precision(json!({"result_error_bound": 1.0})).await, computed);
+    for bound in [json!(0), json!(-1.0), json!(1e-310)] {
+        numbers.compute("negate", &[&a], json!({"result_error_bound": bound})).await.error(400, "INVALID_PARAMS");
+    }
+}
+
+#[tokio::test]
 async fn c14_a_bootstrap_gives_all_levels_back_with_the_precision_it_says() {
     let server = TestServer::start().await;
     let literal = ParamsLiteral { bootstrap: true, ..testing(64, 3).literal() };

@@ -47,6 +47,8 @@ pub struct Asked {
     pub scale_stable: bool,
     /// Bound on the absolute values of the result, as the client promises.
     pub result_bound: Option<f64>,
+    /// Bound on the error of each number of the result, as the client promises.
+    pub result_error_bound: Option<f64>,
 }
 
 /// The properties of a result that are known before the computation.
@@ -173,8 +175,7 @@ fn planned(
     };
     let plan = operation::plan(plaintexts, params, &request).map_err(told)?;
     let output = plan.outputs().next().ok_or_else(|| ApiError::internal("a plan without a result"))?;
-    let value_bound = output.noise.value_bound.min(asked.result_bound.unwrap_or(f64::INFINITY));
-    let noise = Noise { value_bound, ..output.noise };
+    let noise = output.noise.promised(params.n(), output.scale, asked.result_bound, asked.result_error_bound);
     let result = facts(params, asked.operation, (output.level, output.scale, noise));
     Ok((plan, result))
 }

@@ -103,8 +103,9 @@ pub fn of_result(name: &str, operands: &[Operand], more: &Arguments<'_>, result:
     if expected.level != level || !client::ckks::same_scale(expected.scale, scale) {
         bail!("the node's result has another level or scale than the operation gives");
     }
-    let value_bound = result_bound.unwrap_or(f64::INFINITY).min(expected.noise.value_bound);
-    Ok(Operand { noise: Noise { value_bound, ..expected.noise }, ..expected })
+    // a promised error is not used: the noise that hides a shared result's error must not depend on a promise
+    let noise = expected.noise.promised(params.n(), expected.scale, result_bound, None);
+    Ok(Operand { noise, ..expected })
 }
 
 fn open(bytes: &[u8]) -> anyhow::Result<(Params, Ciphertext)> {

@@ -71,6 +71,9 @@ pub struct RunArgs {
     /// Promised bound: no number of the result has a larger magnitude.
     #[arg(long, value_name = "NUMBER")]
     result_bound: Option<f64>,
+    /// Promised bound: no number of the result has a larger error.
+    #[arg(long, value_name = "NUMBER")]
+    result_error_bound: Option<f64>,
     /// Write the result's ciphertext to this file instead of decrypting it, and the plan beside it.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -184,6 +187,7 @@ async fn compute(
         scale_stable: Some(!args.unscaled),
         rotation_steps: args.rotate,
         result_bound: args.result_bound,
+        result_error_bound: args.result_error_bound,
         return_ciphertext: None,
     };
     let done = client.compute(&request).await;

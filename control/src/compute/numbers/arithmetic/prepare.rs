@@ -86,10 +86,14 @@ async fn under_key(
 
 /// Checks the members of a request that need no record.
 pub fn check(operation: Operation, request: &ComputeRequest) -> Result<(), ApiError> {
-    // the bound is stored beside the result, where a subnormal double is not allowed
-    if request.result_bound.is_some_and(|bound| !(bound > 0.0 && bound.is_normal())) {
-        let message = "result_bound must be above 0, and not below 2.3e-308";
-        return Err(ApiError::new(Code::InvalidParams, message).at("result_bound", "not above 0"));
+    for (member, promise) in
+        [("result_bound", request.result_bound), ("result_error_bound", request.result_error_bound)]
+    {
+        // the bounds are stored beside the result, where a subnormal double is not allowed
+        if promise.is_some_and(|bound| !(bound > 0.0 && bound.is_normal())) {
+            let message = format!("{member} must be above 0, and not below 2.3e-308");
+            return Err(ApiError::new(Code::InvalidParams, message).at(member, "not above 0"));
+        }
     }
     let (wanted, found) = (operation.operands(), request.ciphertext_ids.len());
     if wanted != found {
@@ -110,6 +114,7 @@ pub fn asked(operation: Operation, request: ComputeRequest) -> Asked {
         steps: request.rotation_steps,
         scale_stable: request.scale_stable.unwrap_or(false),
         result_bound: request.result_bound,
+        result_error_bound: request.result_error_bound,
     }
 }
 
