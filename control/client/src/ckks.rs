@@ -5,6 +5,7 @@
 
 mod context;
 mod key_rows;
+mod levels;
 mod parts;
 mod public_key;
 mod record;
@@ -14,6 +15,7 @@ mod sparse_secret;
 mod tests;
 
 pub use key_rows::{KeyRows, evaluation_key_parts, power_of_two_steps, rotations};
+pub use levels::preparation;
 pub use parts::matrix_product_parts;
 pub use public_key::Encryptor;
 pub use record::Flooding;

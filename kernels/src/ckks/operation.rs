@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use super::bootstrap;
+use super::ciphertext::Ciphertext;
 use super::encode::EncodeError;
 use super::matmul;
 use super::noise::{Noise, Tail};
@@ -98,6 +99,12 @@ pub struct Operand {
     pub noise: Noise,
 }
 
+impl From<&Ciphertext> for Operand {
+    fn from(&Ciphertext { level, scale, noise, .. }: &Ciphertext) -> Operand {
+        Operand { level, scale, noise }
+    }
+}
+
 /// A request: an operation with all its inputs except the ciphertexts' words.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
@@ -115,6 +122,23 @@ pub struct Request<'a> {
     pub scale_stable: bool,
     /// The parts of the evaluation key, each with its level.
     pub parts: &'a [(PartKind, usize)],
+}
+
+impl Request<'_> {
+    /// How many levels the operation takes from its operands.
+    pub fn levels(&self) -> usize {
+        match self.operation {
+            Operation::Multiply | Operation::MultiplyPlain => usize::from(self.scale_stable),
+            Operation::Rescale => 1,
+            Operation::PolyEval => polynomial::levels(polynomial::used(self.coefficients.unwrap_or_default()).len()),
+            // numbers behind the vector take one more level to remove
+            Operation::Matmul => {
+                let is_mixed = self.operands.get(1).is_some_and(|vector| vector.noise.tail == Tail::Mixed);
+                matmul::LEVELS + usize::from(is_mixed)
+            }
+            Operation::Add | Operation::AddPlain | Operation::Negate | Operation::Rotate | Operation::Bootstrap => 0,
+        }
+    }
 }
 
 /// The reason why a request is refused.
