@@ -32,6 +32,7 @@ fn run(party: &Party, operation: Operation, first: &Known, second: &Known, scale
         coefficients: (operation == Operation::PolyEval).then_some(&COEFFICIENTS[..]),
         steps: (operation == Operation::Rotate).then_some(3),
         scale_stable,
+        ..More::default()
     };
     let both = [&first.of.ciphertext, &second.of.ciphertext];
     let result = match party.run(operation, &both[..operation.operands()], more) {

@@ -1,12 +1,12 @@
 //! Computations that are longer than the levels of a fresh ciphertext.
 
-use client::ckks::{Ciphertext, Params, ParamsLiteral, SecurityLevel, evaluation_key_parts};
-use engine::ckks::operation::Operation;
+use client::ckks::{Ciphertext, Params, ParamsLiteral, SecurityLevel, evaluation_key_parts, preparation};
+use engine::ckks::operation::{Operand, Operation};
 
 use super::STABLE;
 use super::party::{Encrypted, More, Party, engine, numbers};
 
-/// Multiplies numbers of a ciphertext 200 times, each time with other numbers. Where no level is left, bootstraps.
+/// Multiplies numbers of a ciphertext 200 times, each time with other numbers. Bootstraps where the client's helper says so.
 /// Checks the error after each bootstrap and at the end, and returns the number of bootstraps.
 fn multiplied_200_times(literal: ParamsLiteral) -> usize {
     let params = Params::new(literal).unwrap();
@@ -15,13 +15,15 @@ fn multiplied_200_times(literal: ParamsLiteral) -> usize {
     let mut x = party.encrypt(&numbers(slots, 3));
     let mut bootstraps = 0;
     for at in 0..200 {
-        let budget = |x: &Ciphertext| x.noise.budget(&params, x.level, x.scale);
-        if budget(&x.ciphertext).levels_remaining == 0 {
+        if let Some((_, first)) =
+            preparation(&params, &party.request(Operation::Multiply, &[Operand::from(&x.ciphertext)], STABLE))
+        {
             let expected = x.expected.clone();
-            x = party.check(Operation::Bootstrap, &[&x], More::default(), expected);
-            assert_eq!(x.ciphertext.level, params.level_max());
+            x = party.check(first, &[&x], More::default(), expected);
+            assert_eq!((first, x.ciphertext.level), (Operation::Bootstrap, params.level_max()));
             bootstraps += 1;
-            println!("after {at} products: {:.1} bits are promised", budget(&x.ciphertext).precision_bits);
+            let Ciphertext { scale, noise, .. } = x.ciphertext;
+            println!("after {at} products: {:.1} bits are promised", noise.precision_bits(params.n(), scale));
         }
         // near 1 and -1, so that the products stay as large as the first numbers
         let factors: Vec<f64> =

@@ -7,6 +7,7 @@ mod engine_runs;
 mod long;
 mod party;
 mod steer;
+mod training;
 
 use client::ckks::{
     Params, ParamsLiteral, PartKind, SecurityLevel, evaluation_key_parts, matrix_product_parts, power_of_two_steps,
@@ -31,7 +32,8 @@ fn parts(params: &Params) -> Vec<(PartKind, usize)> {
     parts
 }
 
-const STABLE: More<'static> = More { plain: None, coefficients: None, steps: None, scale_stable: true };
+const STABLE: More<'static> =
+    More { plain: None, coefficients: None, steps: None, scale_stable: true, promises: [None; 2] };
 
 fn zip(a: &Encrypted, b: &Encrypted, of: impl Fn(f64, f64) -> f64) -> Vec<f64> {
     a.expected.iter().zip(&b.expected).map(|(&a, &b)| of(a, b)).collect()

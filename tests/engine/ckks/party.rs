@@ -64,6 +64,8 @@ pub struct More<'a> {
     pub coefficients: Option<&'a [f64]>,
     pub steps: Option<i64>,
     pub scale_stable: bool,
+    /// The client's promises about the result: bounds on its numbers, and on their errors.
+    pub promises: [Option<f64>; 2],
 }
 
 impl Party {
@@ -95,14 +97,14 @@ impl Party {
 
     /// The plan of an operation.
     pub fn plan(&self, operation: Operation, of: &[&Ciphertext], more: More<'_>) -> Result<Plan, Refusal> {
-        let operands: Vec<Operand> = of
-            .iter()
-            .map(|ciphertext| Operand { level: ciphertext.level, scale: ciphertext.scale, noise: ciphertext.noise })
-            .collect();
-        let More { plain, coefficients, steps, scale_stable } = more;
-        let parts = &self.key.parts;
-        let request = Request { operation, operands: &operands, plain, coefficients, steps, scale_stable, parts };
-        operation::plan(&self.plaintexts, self.params(), &request)
+        let operands: Vec<Operand> = of.iter().map(|&ciphertext| ciphertext.into()).collect();
+        operation::plan(&self.plaintexts, self.params(), &self.request(operation, &operands, more))
+    }
+
+    /// The request for an operation.
+    pub fn request<'a>(&'a self, operation: Operation, operands: &'a [Operand], more: More<'a>) -> Request<'a> {
+        let More { plain, coefficients, steps, scale_stable, .. } = more;
+        Request { operation, operands, plain, coefficients, steps, scale_stable, parts: &self.key.parts }
     }
 
     /// Starts a plan on the engine.
@@ -123,8 +125,9 @@ impl Party {
         let output = plan.outputs().next().expect("a result").clone();
         let (_, end) = self.begin(plan, of);
         let done = end.recv().expect("an end").expect("a result");
-        let words = done.results.words;
-        Ok(Ciphertext { level: output.level, scale: output.scale, noise: output.noise, words })
+        let (words, [value_bound, error_bound]) = (done.results.words, more.promises);
+        let noise = output.noise.promised(self.params().n(), output.scale, value_bound, error_bound);
+        Ok(Ciphertext { level: output.level, scale: output.scale, noise, words })
     }
 
     /// Runs an operation that must succeed, and checks its result. `expected` is computed with plain arithmetic.
