@@ -19,7 +19,7 @@ use super::matrices::{Matrices, Matrix, RANGE, RemainderScales, usual_scale};
 use super::noise::Noise;
 use super::params::{Params, PartKind};
 use super::plaintexts::Plaintexts;
-use super::plan::{Plan, PlanBuilder, Term, Value};
+use super::plan::{Plan, PlanBuilder, Value};
 use super::rotation;
 use super::stages::{DOUBLINGS, LEVELS};
 use precision::Precision;
@@ -209,30 +209,11 @@ fn times_i(builder: &mut PlanBuilder, plaintexts: &Plaintexts, value: Value) -> 
     builder.multiply_plain(value, unit)
 }
 
-/// Multiplies a ciphertext by a matrix, and takes one level. Each baby step rotates the result of the previous baby step,
-/// and the giant steps use Horner's rule, so three rotation keys are enough.
+/// Multiplies a ciphertext by a matrix, and takes one level.
 fn multiply(builder: &mut PlanBuilder, value: Value, matrix: &Matrix) -> Value {
-    assert_eq!(builder.level(value), matrix.level, "a ciphertext of the matrix's level");
-    let rotate = |builder: &mut PlanBuilder, value: Value, steps: i64| {
+    let product = matrix.sum_of_diagonals(builder, value, &mut |builder, value, steps| {
         let element = rotation::element(builder.params().n(), steps);
         if element == 1 { value } else { builder.automorphism(value, element) }
-    };
-    let mut turned = vec![rotate(builder, value, matrix.lowest)];
-    for at in 1..matrix.giants[0].len() {
-        let next = rotate(builder, turned[at - 1], matrix.step);
-        turned.push(next);
-    }
-    let mut sum: Option<Value> = None;
-    for plaintexts in matrix.giants.iter().rev() {
-        let terms = turned.iter().zip(plaintexts).map(|(&value, weights)| Term { value, weights: weights.clone() });
-        let of_giant = builder.weighted_sum(terms.collect(), matrix.scale, matrix.entry_bound);
-        sum = Some(match sum {
-            None => of_giant,
-            Some(sum) => {
-                let turned = rotate(builder, sum, matrix.giant);
-                builder.add(turned, of_giant)
-            }
-        });
-    }
-    builder.rescale(sum.expect("a matrix has a diagonal"))
+    });
+    builder.rescale(product)
 }

@@ -17,6 +17,8 @@
 //! Example for `d = 2` and 4 slots: matrix `1 2 3 4`, vector `5 6 0 0`. Then (1) `5 6 5 6`, (2) `5 12 15 24`, (3)
 //! `17 27 39 29`, (4) `17 0 39 0`, (5) `17 39 39 17`: the result is `17 39`, and the slots after it hold numbers of no use.
 
+pub mod plain;
+
 use super::noise::Noise;
 use super::plan::{Plain, PlanBuilder, Value};
 

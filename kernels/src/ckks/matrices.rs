@@ -1,4 +1,4 @@
-//! The matrices of bootstrapping ([`super::bootstrap`]). All bootstraps of a parameter set that have messages of the same
+//! Matrices that are not encrypted. Those of bootstrapping ([`super::bootstrap`]) are made here. All bootstraps of a parameter set that have messages of the same
 //! scale multiply by the same matrices, so these are made once.
 
 mod factors;
@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::encode::{Complex, Encoder};
 use super::params::Params;
+use super::plan::{PlanBuilder, Term, Value};
 use super::stages::{FACTORS, REMAINDER_LEVELS, Stages};
 use super::weights::{STORED_MIN, Weights};
 use factors::{Factor, factors};
@@ -204,6 +205,36 @@ impl Matrix {
             giants,
             gap,
         }
+    }
+
+    /// Computes the sum of all diagonals, each times the rotated ciphertext, without a rescale. Each baby step rotates the
+    /// result of the previous baby step, and the giant steps use Horner's rule, so three rotations are enough. `rotate`
+    /// rotates to the left.
+    pub(super) fn sum_of_diagonals(
+        &self,
+        builder: &mut PlanBuilder,
+        value: Value,
+        rotate: &mut impl FnMut(&mut PlanBuilder, Value, i64) -> Value,
+    ) -> Value {
+        assert_eq!(builder.level(value), self.level, "a ciphertext of the matrix's level");
+        let mut turned = vec![rotate(builder, value, self.lowest)];
+        for at in 1..self.giants[0].len() {
+            let next = rotate(builder, turned[at - 1], self.step);
+            turned.push(next);
+        }
+        let mut sum: Option<Value> = None;
+        for plaintexts in self.giants.iter().rev() {
+            let terms = turned.iter().zip(plaintexts).map(|(&value, weights)| Term { value, weights: weights.clone() });
+            let of_giant = builder.weighted_sum(terms.collect(), self.scale, self.entry_bound);
+            sum = Some(match sum {
+                None => of_giant,
+                Some(sum) => {
+                    let turned = rotate(builder, sum, self.giant);
+                    builder.add(turned, of_giant)
+                }
+            });
+        }
+        sum.expect("a matrix has a diagonal")
     }
 
     /// Number of diagonals.

@@ -37,6 +37,8 @@ pub enum Operation {
     Rotate,
     /// A matrix times a vector ([`matmul`]).
     Matmul,
+    /// A matrix that is not encrypted times a vector ([`matmul::plain`]). Not in the specification: an operation of ours.
+    MatmulPlain,
     /// The value of a polynomial at the number in each slot.
     PolyEval,
     /// A bootstrap to the level of fresh ciphertexts.
@@ -45,7 +47,7 @@ pub enum Operation {
 
 impl Operation {
     /// All operations.
-    pub const ALL: [Operation; 10] = [
+    pub const ALL: [Operation; 11] = [
         Operation::Add,
         Operation::Multiply,
         Operation::AddPlain,
@@ -54,11 +56,12 @@ impl Operation {
         Operation::Rescale,
         Operation::Rotate,
         Operation::Matmul,
+        Operation::MatmulPlain,
         Operation::PolyEval,
         Operation::Bootstrap,
     ];
 
-    /// The operation's name in the specification.
+    /// The operation's name in the API.
     pub fn name(self) -> &'static str {
         match self {
             Operation::Add => "add",
@@ -69,6 +72,7 @@ impl Operation {
             Operation::Rescale => "rescale",
             Operation::Rotate => "rotate",
             Operation::Matmul => "matmul",
+            Operation::MatmulPlain => "matmul-plain",
             Operation::PolyEval => "poly-eval",
             Operation::Bootstrap => "bootstrap",
         }
@@ -112,7 +116,8 @@ pub struct Request<'a> {
     pub operation: Operation,
     /// The operands. Their number is [`Operation::operands`].
     pub operands: &'a [Operand],
-    /// Plain numbers, one for each slot. For a rotation without `steps`, the first number is the step count.
+    /// Plain numbers, one for each slot. For a rotation without `steps`, the first number is the step count. For
+    /// [`Operation::MatmulPlain`], the matrix row after row.
     pub plain: Option<&'a [f64]>,
     /// Coefficients of a polynomial, beginning with the constant.
     pub coefficients: Option<&'a [f64]>,
@@ -135,6 +140,10 @@ impl Request<'_> {
             Operation::Matmul => {
                 let is_mixed = self.operands.get(1).is_some_and(|vector| vector.noise.tail == Tail::Mixed);
                 matmul::LEVELS + usize::from(is_mixed)
+            }
+            Operation::MatmulPlain => {
+                let is_mixed = self.operands.first().is_some_and(|vector| vector.noise.tail == Tail::Mixed);
+                matmul::plain::LEVELS + usize::from(is_mixed)
             }
             Operation::Add | Operation::AddPlain | Operation::Negate | Operation::Rotate | Operation::Bootstrap => 0,
         }
@@ -242,6 +251,7 @@ impl Planning<'_> {
                 self.rotate(first, steps)
             }
             Operation::Matmul => self.matmul([first, inputs[1]]),
+            Operation::MatmulPlain => self.matmul_plain(first),
             Operation::PolyEval => self.polynomial(first),
             Operation::Bootstrap => {
                 if !self.builder.params().literal().bootstrap {
@@ -270,7 +280,7 @@ impl Planning<'_> {
             Operation::MultiplyPlain => is_mixed && plain_has_tail(),
             Operation::Rotate => is_mixed || steps.is_none_or(|steps| steps.rem_euclid(slots as i64) != 0),
             Operation::PolyEval => is_mixed || coefficients.is_some_and(|c| c.first().is_some_and(|c| *c != 0.0)),
-            Operation::Matmul => true,
+            Operation::Matmul | Operation::MatmulPlain => true,
         };
         if is_mixed { Tail::Mixed } else { Tail::AsSent }
     }
@@ -286,6 +296,7 @@ impl Planning<'_> {
             Operation::AddPlain
             | Operation::MultiplyPlain
             | Operation::Matmul
+            | Operation::MatmulPlain
             | Operation::PolyEval
             | Operation::Bootstrap => false,
         };
@@ -389,12 +400,7 @@ impl Planning<'_> {
             )));
         }
         let level = self.builder.level(value);
-        let words = self.plaintexts.encode_reals(numbers, level, scale).map_err(|error| match error {
-            EncodeError::NotFinite => Refusal::Invalid("plain_operand has a number that is not finite".into()),
-            EncodeError::TooLarge => {
-                Refusal::Invalid("plain_operand has a number that is too large for the scale and the level".into())
-            }
-        })?;
+        let words = self.plaintexts.encode_reals(numbers, level, scale).map_err(plain_error)?;
         let bound = numbers.iter().fold(0.0f64, |bound, number| bound.max(number.abs()));
         Ok(self.builder.plain(level, words, scale, bound))
     }
@@ -510,9 +516,13 @@ impl Planning<'_> {
 
     fn matmul(&mut self, operands: [Value; 2]) -> Result<Value, Refusal> {
         self.same_level(&operands)?;
+        let d = matmul::dimension(self.builder.params().slots());
         let operands = match self.builder.noise(operands[1]).tail {
             Tail::AsSent => operands,
-            Tail::Mixed => self.with_zeros_behind(operands)?,
+            Tail::Mixed => {
+                let vector = self.with_zeros_behind(operands[1], d, matmul::LEVELS)?;
+                [self.rescale(operands[0])?, vector]
+            }
         };
         self.needs_levels(operands[0], matmul::LEVELS)?;
         self.fits_before_the_end(operands[0], operands[1])?;
@@ -525,13 +535,9 @@ impl Planning<'_> {
         let divisor = |level: usize| params.chain().divisor(level, level - 1);
         // with a mask of this scale, the masked sums have the default scale after the rescale
         let sums_scale = self.builder.scale(operands[0]) * self.builder.scale(operands[1]) / divisor(level);
-        let scale = params.level(level - 2).scale * divisor(level - 1) / sums_scale;
-        let too_large =
-            |_| Refusal::MismatchedLevel("matmul cannot use these scales: rescale the ciphertexts first".into());
-        if !(1.0..1e18).contains(&scale) {
-            return Err(too_large(EncodeError::TooLarge));
-        }
-        let words = self.plaintexts.encode_reals(&matmul::mask(slots), level - 1, scale).map_err(too_large)?;
+        let scale = self.plain_scale(params.level(level - 2).scale * divisor(level - 1) / sums_scale)?;
+        let words =
+            self.plaintexts.encode_reals(&matmul::mask(slots), level - 1, scale).map_err(|_| self.odd_scales())?;
         let mask = self.builder.plain(level - 1, words, scale, 1.0);
         Ok(matmul::multiply(&mut self.builder, operands, mask, |builder, value, steps| {
             let path = &paths[&(steps, builder.level(value))];
@@ -539,29 +545,67 @@ impl Planning<'_> {
         }))
     }
 
-    /// Multiplies the slots behind the vector's first `d` by 0, one level down, and brings the matrix to that level.
-    fn with_zeros_behind(&mut self, [matrix, vector]: [Value; 2]) -> Result<[Value; 2], Refusal> {
+    fn matmul_plain(&mut self, vector: Value) -> Result<Value, Refusal> {
+        let numbers = self.request.plain.ok_or(Refusal::MissingPlain(self.request.operation.name()))?;
+        let params = self.builder.params().clone();
+        let Some(n) = matmul::plain::dimension(numbers.len(), params.slots()) else {
+            let most = matmul::plain::DIMENSION_MAX.min(params.slots());
+            return Err(Refusal::Invalid(format!(
+                "plain_operand must have n * n numbers, the rows of a matrix, where n is a power of two from 2 to {most}, not {}",
+                numbers.len()
+            )));
+        };
+        let vector = match self.builder.noise(vector).tail {
+            Tail::AsSent => vector,
+            Tail::Mixed => self.with_zeros_behind(vector, n, matmul::plain::LEVELS)?,
+        };
+        self.needs_levels(vector, matmul::plain::LEVELS)?;
+        let level = self.builder.level(vector);
+        let mut paths: HashMap<i64, Vec<u32>> = HashMap::new();
+        for steps in matmul::plain::rotations(n, params.slots()) {
+            paths.insert(steps, self.path(steps, level)?);
+        }
+        let scale = self.plain_scale(self.scale_for_rescaling(vector))?;
+        let diagonals = matmul::plain::Diagonals::new(&params, numbers, level, scale).map_err(plain_error)?;
+        let hops = paths.values().map(Vec::len).max().unwrap_or(0);
+        let has_random_errors = self.request.operands[0].noise.sources != Sources::UNKNOWN;
+        let of_errors = (hops, has_random_errors);
+        let product = diagonals.multiply(&mut self.builder, vector, of_errors, |builder, value, steps| {
+            if steps == 0 { value } else { turned(builder, value, &paths[&steps]) }
+        });
+        self.check(product)?;
+        Ok(self.builder.rescale(product))
+    }
+
+    /// The scale of a plaintext, if a plaintext can have this scale.
+    fn plain_scale(&self, scale: f64) -> Result<f64, Refusal> {
+        if (1.0..1e18).contains(&scale) { Ok(scale) } else { Err(self.odd_scales()) }
+    }
+
+    fn odd_scales(&self) -> Refusal {
+        let name = self.request.operation.name();
+        Refusal::MismatchedLevel(format!("{name} cannot use these scales: rescale the ciphertexts first"))
+    }
+
+    /// Multiplies the slots behind the first `d` of a vector by 0, one level down. `levels` is the number of levels that
+    /// the operation takes after this.
+    fn with_zeros_behind(&mut self, vector: Value, d: usize, levels: usize) -> Result<Value, Refusal> {
         let (slots, level) = (self.builder.params().slots(), self.builder.level(vector));
-        let d = matmul::dimension(slots);
-        if level <= matmul::LEVELS {
+        if level <= levels {
+            let (name, wanted) = (self.request.operation.name(), levels + 1);
             return Err(Refusal::BudgetExhausted(format!(
-                "matmul takes 3 levels here, but the ciphertexts have {level} left: behind the vector's first {d} slots \
-                 stand other numbers, which take a level to remove. Bootstrap both, or multiply the vector by ones in \
-                 its first {d} slots and zeros behind them earlier"
+                "{name} takes {wanted} levels here, but the ciphertexts have {level} left: behind the vector's first {d} slots \
+                 stand other numbers, which take a level to remove. Bootstrap the ciphertexts, or multiply the vector by ones \
+                 in its first {d} slots and zeros behind them earlier"
             )));
         }
-        let scale = self.scale_for_rescaling(vector);
-        let too_large =
-            |_| Refusal::MismatchedLevel("matmul cannot use these scales: rescale the ciphertexts first".into());
-        if !(1.0..1e18).contains(&scale) {
-            return Err(too_large(EncodeError::TooLarge));
-        }
+        let scale = self.plain_scale(self.scale_for_rescaling(vector))?;
         let ones: Vec<f64> = (0..slots).map(|slot| if slot < d { 1.0 } else { 0.0 }).collect();
-        let words = self.plaintexts.encode_reals(&ones, level, scale).map_err(too_large)?;
+        let words = self.plaintexts.encode_reals(&ones, level, scale).map_err(|_| self.odd_scales())?;
         let mask = self.builder.plain(level, words, scale, 1.0);
         let masked = self.builder.multiply_plain(vector, mask);
         self.check(masked)?;
-        Ok([self.rescale(matrix)?, self.builder.rescale(masked)])
+        Ok(self.builder.rescale(masked))
     }
 
     /// Plans the evaluation of a polynomial (readings C9).
@@ -584,6 +628,14 @@ impl Planning<'_> {
         self.builder.set_noise(result, noise);
         Ok(result)
     }
+}
+
+/// Why plain numbers of a request cannot be encoded.
+fn plain_error(error: EncodeError) -> Refusal {
+    Refusal::Invalid(match error {
+        EncodeError::NotFinite => "plain_operand has a number that is not finite".into(),
+        EncodeError::TooLarge => "plain_operand has a number that is too large for the scale and the level".into(),
+    })
 }
 
 /// Bound on coefficients. With this bound, a coefficient times any scale fits a whole number of 127 bits.

@@ -23,12 +23,15 @@ const COEFFICIENTS: [f64; 4] = [0.5, -0.25, 0.0, 0.125];
 /// refuses, or if the client would break the condition on vectors.
 fn run(party: &Party, operation: Operation, first: &Known, second: &Known, scale_stable: bool) -> Option<Known> {
     let (params, slots) = (party.params(), party.params().slots());
-    if operation == Operation::Matmul && !second.is_vector {
+    let vector = if operation == Operation::Matmul { second } else { first };
+    if matches!(operation, Operation::Matmul | Operation::MatmulPlain) && !vector.is_vector {
         return None;
     }
-    let plain: Vec<f64> = numbers(slots, 11);
+    let d = matmul::dimension(slots);
+    let plain: Vec<f64> = numbers(if operation == Operation::MatmulPlain { d * d } else { slots }, 11);
+    let takes_plain = [Operation::AddPlain, Operation::MultiplyPlain, Operation::MatmulPlain].contains(&operation);
     let more = More {
-        plain: matches!(operation, Operation::AddPlain | Operation::MultiplyPlain).then_some(&plain[..]),
+        plain: takes_plain.then_some(&plain[..]),
         coefficients: (operation == Operation::PolyEval).then_some(&COEFFICIENTS[..]),
         steps: (operation == Operation::Rotate).then_some(3),
         scale_stable,
@@ -54,11 +57,12 @@ fn run(party: &Party, operation: Operation, first: &Known, second: &Known, scale
         Operation::Rotate => each(&|i| a[(i + 3) % slots]),
         Operation::PolyEval => each(&|i| COEFFICIENTS.iter().rev().fold(0.0, |sum, c| sum * a[i] + c)),
         Operation::Matmul => product(a, b),
+        Operation::MatmulPlain => product(&plain, a).into_iter().cycle().take(slots).collect(),
     };
     let what = format!("{} of {:?}, stable {scale_stable}", operation.name(), params.literal());
     let found = party.secret.decrypt(&result).unwrap_or_else(|why| panic!("{what}: {why}"));
     // what stands behind the first d slots of a matrix product is of no use
-    let meant = if operation == Operation::Matmul { matmul::dimension(slots) } else { slots };
+    let meant = if operation == Operation::Matmul { d } else { slots };
     let error = (0..meant).map(|i| (found.values[i] - expected[i]).abs()).fold(0.0, f64::max);
     assert!(error < found.error_bound, "{what}: an error of {error}, promised {}", found.error_bound);
     let bytes = container::write_ciphertext(&result, params, [7; 8]);
@@ -74,7 +78,7 @@ fn run(party: &Party, operation: Operation, first: &Known, second: &Known, scale
 
 /// The first `d` numbers of a matrix times a vector.
 pub fn product(matrix: &[f64], vector: &[f64]) -> Vec<f64> {
-    let d = matmul::dimension(matrix.len());
+    let d = 1 << (matrix.len().ilog2() / 2);
     (0..d).map(|row| (0..d).map(|at| matrix[row * d + at] * vector[at]).sum()).collect()
 }
 
@@ -112,7 +116,7 @@ fn each_operation_takes_the_results_of_each_twice_in_a_row() {
         let params = set(poly_degree, scale_bits, 9, bootstrap);
         let party = Party::new(engine(), &params, &evaluation_key_parts(&params));
         let [full, vector] = inputs(&party);
-        let mut taken = [[0; 10]; 10];
+        let mut taken = [[0; Operation::ALL.len()]; Operation::ALL.len()];
         let choices = [true, false].into_iter().flat_map(|stable| [(stable, &full), (stable, &vector)]);
         for ((scale_stable, base), (i, first)) in
             choices.flat_map(|choice| Operation::ALL.into_iter().enumerate().map(move |first| (choice, first)))

@@ -13,6 +13,7 @@ use client::ckks::{
     Params, ParamsLiteral, PartKind, SecurityLevel, evaluation_key_parts, matrix_product_parts, power_of_two_steps,
     rotations,
 };
+use compose::product;
 use engine::ckks::operation::{Operation, Refusal};
 use party::{Encrypted, More, Party, engine, numbers};
 use rand_chacha::ChaCha8Rng;
@@ -93,6 +94,7 @@ fn check_operations(poly_degree: usize) {
     let too_high = More { coefficients: Some(&[0.1; 9]), ..STABLE };
     assert!(matches!(party.run(Operation::PolyEval, &[&a.ciphertext], too_high), Err(Refusal::BudgetExhausted(_))));
     check_matrix_product(&party);
+    check_public_matrix_products(&party);
 }
 
 /// Checks a matrix product (readings C10): the product is in the first slots, and the values in the other slots mean
@@ -113,6 +115,29 @@ fn check_matrix_product(party: &Party) {
     let error = errors.fold(0.0, f64::max);
     assert!(error < found.error_bound, "a matrix product: an error of {error}, predicted {}", found.error_bound);
     assert!(error < 1e-4, "{error}");
+}
+
+/// Checks products with matrices that are not encrypted, of every dimension. The product is in every run of slots.
+fn check_public_matrix_products(party: &Party) {
+    let slots = party.params().slots();
+    for n in (1..=7).map(|bits| 1 << bits).filter(|&n| n <= slots) {
+        let mut vector = numbers(n, 6);
+        vector.resize(slots, 0.0);
+        let vector = party.encrypt(&vector);
+        let large: Vec<f64> = numbers(n * n, 7).into_iter().map(|x| 50.0 * x).collect();
+        let shift: Vec<f64> = (0..n * n).map(|at| if (at / n + 1) % n == at % n { 1.0 } else { 0.0 }).collect();
+        for matrix in [numbers(n * n, 8), large, shift, vec![0.0; n * n]] {
+            let expected = product(&matrix, &vector.expected[..n]).into_iter().cycle().take(slots).collect();
+            let more = More { plain: Some(&matrix), ..STABLE };
+            let product = party.run(Operation::MatmulPlain, &[&vector.ciphertext], more).unwrap();
+            assert_eq!(product.level, party.params().level_max() - 1);
+            let found = party.secret.decrypt(&product).unwrap();
+            let expected: Vec<f64> = expected;
+            let errors = found.values.iter().zip(&expected).map(|(found, expected)| (found - expected).abs());
+            let error = errors.fold(0.0, f64::max);
+            assert!(error < found.error_bound, "n {n}: an error of {error}, promised {}", found.error_bound);
+        }
+    }
 }
 
 #[test]

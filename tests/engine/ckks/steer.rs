@@ -47,7 +47,7 @@ fn gaps(party: &Party, seed: u64) -> Vec<(&'static str, f64, f64)> {
     let mut gaps = vec![("fresh", gap(party, &a.ciphertext, &a.expected), SINGLE_BITS)];
     let mut single = |name, operation, of: &[&Encrypted], more, expected| {
         let (result, bits) = run(party, operation, of, more, expected);
-        let is_long = matches!(operation, Operation::PolyEval | Operation::Matmul);
+        let is_long = matches!(operation, Operation::PolyEval | Operation::Matmul | Operation::MatmulPlain);
         gaps.push((name, bits, if is_long { LONG_BITS } else { SINGLE_BITS }));
         result
     };
@@ -75,6 +75,9 @@ fn gaps(party: &Party, seed: u64) -> Vec<(&'static str, f64, f64)> {
     vector.resize(slots, 0.0);
     let vector = party.encrypt(&vector);
     single("matmul", Operation::Matmul, &[&matrix, &vector], STABLE, product_of(&matrix.expected, &vector.expected));
+    let plain = self::numbers(d * d, 10 * seed + 6);
+    let more = More { plain: Some(&plain), ..STABLE };
+    single("matmul-plain", Operation::MatmulPlain, &[&vector], more, product_of(&plain, &vector.expected));
     gaps
 }
 
