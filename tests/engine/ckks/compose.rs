@@ -296,3 +296,25 @@ fn results_that_came_to_a_level_in_different_ways_add_at_all_sets() {
     println!("{sums} sums");
     assert!(sums > 100_000);
 }
+
+/// The errors of a bootstrap follow from the numbers, so equal numbers have equal errors, which add up in a sum.
+#[test]
+fn equal_errors_of_a_vector_add_up_in_the_promise_of_a_matrix_product() {
+    for (poly_degree, scale_bits) in [(64, 40), (64, 30), (256, 40), (256, 30)] {
+        let params = set(poly_degree, scale_bits, 3, true);
+        let party = Party::new(engine(), &params, &evaluation_key_parts(&params));
+        let (slots, d) = (params.slots(), matmul::dimension(params.slots()));
+        let padded = |count: usize| (0..slots).map(|slot| if slot < count { 1.0 } else { 0.0 }).collect();
+        let vector = encrypted(&party, padded(d));
+        let (bound, ones) = (vector.of.ciphertext.noise.value_bound, vec![1.0; d * d]);
+        assert_eq!(bound, 1.0);
+        let vector = run(&party, Operation::Bootstrap, &vector, &vector, true).expect("a bootstrap");
+        let matrix = encrypted(&party, padded(d * d));
+        run(&party, Operation::Matmul, &matrix, &vector, true).expect("a product");
+        let more = More { plain: Some(&ones), scale_stable: true, ..More::default() };
+        let product = party.run(Operation::MatmulPlain, &[&vector.of.ciphertext], more).expect("a product");
+        let found = party.secret.decrypt(&product).expect("room");
+        let error = found.values.iter().fold(0.0f64, |largest, x| largest.max((x - d as f64).abs()));
+        assert!(error < found.error_bound, "N {poly_degree}: an error of {error}, promised {}", found.error_bound);
+    }
+}
