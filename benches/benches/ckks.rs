@@ -8,10 +8,12 @@ use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_ma
 use kernels::Backend;
 use kernels::ckks::cpu::{Evaluator, LoadedPart};
 use kernels::ckks::noise::Noise;
-use kernels::ckks::plan::{Plan, PlanBuilder};
+use kernels::ckks::operation::{self, Operand, Operation, Request};
+use kernels::ckks::plaintexts::Plaintexts;
+use kernels::ckks::plan::Plan;
 use kernels::ckks::{
-    Arithmetic, KeyedSteps, Params, ParamsLiteral, PartKind, PartShape, PlannedSteps, SecurityLevel, SeededRow,
-    polynomial, rotation,
+    Arithmetic, KeyedSteps, Params, ParamsLiteral, PartKind, PartShape, PlannedSteps, SecurityLevel, SeededRow, matmul,
+    rotation,
 };
 use kernels::cpu::memory::Words;
 use kernels::cpu::ntt::{NttTables, forward_all, inverse_all};
@@ -119,52 +121,92 @@ fn operations(c: &mut Criterion) {
     }
 }
 
-/// Measures a whole plan, which runs as in the engine.
-fn polynomial_of_degree_64(c: &mut Criterion) {
-    let params = params((32768, 40, 14));
-    let cpu = Cpu::with(Isa::detect(), 1);
-    let mut builder = PlanBuilder::new(&params);
-    let x = builder.input(14, params.level(14).scale, Noise::encrypt_secret(1.0));
-    let coefficients: Vec<f64> = (0..65).map(|i| 1.0 / f64::from(1 + i)).collect();
-    let value = polynomial::evaluate(&mut builder, x, &coefficients);
-    let plan = builder.finish(&[value]);
-    let shape = PartShape { params: params.clone(), kind: PartKind::Relinearization, level: 14 };
-    let mut relinearization = cpu.room_for_part(&shape).expect("memory");
-    let primes = shape.primes();
-    for digit in 0..shape.digits().len() {
-        let body: Vec<u32> =
-            primes.iter().flat_map(|&at| words(params.n(), at as u32, params.primes()[at].q())).collect();
-        cpu.load_row(&mut relinearization, &SeededRow { digit, seed: &[7; 32], body: &body }).expect("memory");
-    }
-    let of_level = &params.level(14).primes;
-    let input: Vec<u32> =
-        of_level.iter().chain(of_level).flat_map(|&at| words(params.n(), 5, params.primes()[at].q())).collect();
-    let mut group = c.benchmark_group("ckks_32768_40_14");
-    group.sample_size(10);
-    group.bench_function("polynomial of degree 64", |bench| {
-        bench.iter_batched_ref(
-            || {
-                let mut arena = cpu.arena(params.n(), plan.slots()).expect("memory");
-                cpu.write(&mut arena, plan.inputs().next().expect("x").slots[0], &input).expect("memory");
-                arena
-            },
-            |arena| run(&cpu, &plan, &relinearization, arena),
-            BatchSize::PerIteration,
-        );
-    });
+/// Plans an operation on fresh ciphertexts, for a key with rotations by powers of two and those of matrix products.
+fn plan(params: &Params, operation: Operation, plain: Option<&[f64]>, coefficients: Option<&[f64]>) -> Plan {
+    let (n, level) = (params.n(), params.level_max());
+    let fresh = Operand { level, scale: params.level(level).scale, noise: Noise::encrypt_secret(1.0) };
+    let operands = vec![fresh; operation.operands()];
+    let powers = (0..params.slots().ilog2()).map(|bit| 1i64 << bit);
+    let steps = powers.chain(matmul::rotations(params.slots()).into_iter().map(|(steps, _)| steps));
+    let rotations = steps.map(|steps| (PartKind::Galois(rotation::element(n, steps)), level));
+    let parts: Vec<_> = std::iter::once((PartKind::Relinearization, level)).chain(rotations).collect();
+    let scale_stable = true;
+    let request =
+        Request { operation, operands: &operands, plain, coefficients, steps: None, scale_stable, parts: &parts };
+    operation::plan(&Plaintexts::new(params), params, &request).expect("an operation that is allowed")
 }
 
-fn run(cpu: &Cpu, plan: &Plan, key: &<Cpu as Arithmetic>::Part, arena: &mut <Cpu as Backend>::Arena) {
+/// Measures operations of many steps, which run as in the engine.
+fn whole_plans(c: &mut Criterion) {
+    let cpu = Cpu::with(Isa::detect(), 1);
+    let coefficients: Vec<f64> = (0..65).map(|i| 1.0 / f64::from(1 + i)).collect();
+    let matrix: Vec<f64> = (0..128 * 128).map(|at| f64::from(at % 17) / 17.0 - 0.5).collect();
+    for (set, name, operation, plain, coefficients) in [
+        ((32768, 40, 14), "polynomial of degree 64", Operation::PolyEval, None, Some(&coefficients[..])),
+        ((16384, 40, 8), "encrypted matrix, 64 x 64", Operation::Matmul, None, None),
+        ((16384, 40, 8), "public matrix, 128 x 128", Operation::MatmulPlain, Some(&matrix[..]), None),
+        ((32768, 40, 14), "encrypted matrix, 128 x 128", Operation::Matmul, None, None),
+        ((32768, 40, 14), "public matrix, 128 x 128", Operation::MatmulPlain, Some(&matrix[..]), None),
+    ] {
+        let params = params(set);
+        let mut group = c.benchmark_group(format!("ckks_{}_{}_{}", set.0, set.1, set.2));
+        group.sample_size(10);
+        if plain.is_some() {
+            group.bench_function(format!("{name}: the plan"), |bench| {
+                bench.iter(|| plan(&params, operation, plain, coefficients));
+            });
+        }
+        let plan = plan(&params, operation, plain, coefficients);
+        let parts: Vec<(PartKind, <Cpu as Arithmetic>::Part)> =
+            plan.parts().into_iter().map(|(kind, level)| (kind, device_part(&cpu, &params, kind, level))).collect();
+        let row = |prime: usize| words(params.n(), 5, params.primes()[prime].q());
+        group.bench_function(name, |bench| {
+            bench.iter_batched_ref(
+                || {
+                    let mut arena = cpu.arena(params.n(), plan.slots()).expect("memory");
+                    for input in plan.inputs() {
+                        let primes = &params.level(input.level).primes;
+                        for (&slot, &prime) in input.slots.iter().zip(primes.iter().chain(primes)) {
+                            cpu.write(&mut arena, slot, &row(prime)).expect("memory");
+                        }
+                    }
+                    for (slots, words) in plan.plains() {
+                        for (&slot, row) in slots.iter().zip(words.chunks_exact(params.n())) {
+                            cpu.write(&mut arena, slot, row).expect("memory");
+                        }
+                    }
+                    arena
+                },
+                |arena| run(&cpu, &plan, &parts, arena),
+                BatchSize::PerIteration,
+            );
+        });
+    }
+}
+
+/// Makes a part of a key on a device, from pseudorandom words.
+fn device_part(cpu: &Cpu, params: &Params, kind: PartKind, level: usize) -> <Cpu as Arithmetic>::Part {
+    let shape = PartShape { params: params.clone(), kind, level };
+    let mut part = cpu.room_for_part(&shape).expect("memory");
+    let body: Vec<u32> =
+        shape.primes().iter().flat_map(|&at| words(params.n(), at as u32, params.primes()[at].q())).collect();
+    for digit in 0..shape.digits().len() {
+        cpu.load_row(&mut part, &SeededRow { digit, seed: &[7; 32], body: &body }).expect("memory");
+    }
+    part
+}
+
+fn run(cpu: &Cpu, plan: &Plan, parts: &[(PartKind, <Cpu as Arithmetic>::Part)], arena: &mut <Cpu as Backend>::Arena) {
     let slots: Vec<u32> = (0..plan.slots() as u32).collect();
     let mut first = 0;
     for &end in plan.level_ends() {
         let (begins, completes) = (first == 0, end == plan.steps().len());
         let plans = [PlannedSteps { plan, steps: first..end, slots: &slots, begins, completes }];
-        let parts = vec![(PartKind::Relinearization, key)];
+        let parts = parts.iter().map(|(kind, part)| (*kind, part)).collect();
         black_box(cpu.run(&mut [KeyedSteps { parts, arena, plans: &plans }]).expect("the CPU does not fail"));
         first = end;
     }
 }
 
-criterion_group!(arithmetic, transforms, operations, polynomial_of_degree_64);
+criterion_group!(arithmetic, transforms, operations, whole_plans);
 criterion_main!(arithmetic);
