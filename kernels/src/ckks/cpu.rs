@@ -5,6 +5,7 @@
 
 mod backend;
 mod constants;
+mod images;
 mod key;
 mod scratch;
 mod switch;

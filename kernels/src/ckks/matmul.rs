@@ -20,6 +20,7 @@
 pub mod plain;
 
 use super::noise::Noise;
+use super::params::Params;
 use super::plan::{Plain, PlanBuilder, Value};
 
 /// Number of levels that a product takes.
@@ -30,10 +31,9 @@ pub fn dimension(slots: usize) -> usize {
     1 << (slots.ilog2() / 2)
 }
 
-/// Lists the rotations of a product, in order. Each entry has the number of slots by which a rotation moves to the
-/// left, and the number of levels from the operands down to the rotation. Clients make keys for exactly these
-/// rotations; other rotations are composed of rotations by powers of two.
-pub fn rotations(slots: usize) -> Vec<(i64, usize)> {
+/// Lists the rotations of a product, in order: each doubles the number of added slots. Each entry has the number of slots by
+/// which a rotation moves to the left, and the number of levels from the operands down to the rotation.
+pub fn doublings(slots: usize) -> Vec<(i64, usize)> {
     let d = dimension(slots);
     let doublings = |from: usize, to: usize| (0..(to / from).ilog2()).map(move |i| (from << i) as i64);
     let repeat = doublings(d, slots).map(|steps| (steps, 0));
@@ -42,42 +42,88 @@ pub fn rotations(slots: usize) -> Vec<(i64, usize)> {
     repeat.chain(sum).chain(gather).collect()
 }
 
+/// Lists the rotations for which clients make keys: the [`doublings`], and for each pair of them, by `s` and `2 s`, the
+/// rotation by `3 s`, with which both become one step ([`PlanBuilder::add_images`]). Other rotations are composed of
+/// rotations by powers of two.
+pub fn rotations(slots: usize) -> Vec<(i64, usize)> {
+    let all = doublings(slots);
+    let of_stage =
+        |down: usize| all.iter().filter(move |(_, of)| *of == down).map(|(steps, _)| *steps).collect::<Vec<_>>();
+    let thirds = |down: usize| pairs(&of_stage(down)).map(move |steps| (3 * steps, down)).collect::<Vec<_>>();
+    [all.clone(), thirds(0), thirds(1), thirds(LEVELS)].concat()
+}
+
+/// The first of every two doublings.
+fn pairs(doublings: &[i64]) -> impl Iterator<Item = i64> {
+    doublings.chunks_exact(2).map(|pair| pair[0]).collect::<Vec<_>>().into_iter()
+}
+
+/// The rotations of a key.
+pub trait Turns {
+    /// Rotates to the left.
+    fn rotate(&mut self, builder: &mut PlanBuilder, value: Value, steps: i64) -> Value;
+
+    /// Returns the Galois elements of these rotations, if the key has each of them and they can share a decomposition at
+    /// this level.
+    fn together(&self, params: &Params, steps: &[i64], level: usize) -> Option<Vec<u32>>;
+}
+
+/// Adds a value and its rotations: each of `doublings` adds the rotated sum to the sum. Errors of different slots are
+/// independent, so they add up as variances. `value_bound` is the bound on the result.
+fn sum_of_rotations(
+    builder: &mut PlanBuilder,
+    mut value: Value,
+    doublings: &[i64],
+    value_bound: f64,
+    turns: &mut impl Turns,
+) -> Value {
+    let (n, level) = (builder.params().n(), builder.level(value));
+    for pair in doublings.chunks(2) {
+        let all: Vec<i64> = if pair.len() == 2 { vec![pair[0], pair[1], 3 * pair[0]] } else { vec![] };
+        if let Some(elements) = turns.together(builder.params(), &all, level).filter(|elements| !elements.is_empty()) {
+            let before = builder.noise(value).variance;
+            let sum = builder.add_images(value, &elements);
+            let terms = 1.0 + elements.len() as f64;
+            let noise = builder.noise(sum);
+            let variance = noise.variance - (terms * terms - terms) * before;
+            builder.set_noise(sum, Noise { variance, ..noise });
+            value = sum;
+            continue;
+        }
+        for &steps in pair {
+            let rotated = turns.rotate(builder, value, steps);
+            let sum = builder.add(value, rotated);
+            let scales = [value, rotated].map(|term| builder.scale(term));
+            let noise = builder.noise(value).add_independent(builder.noise(rotated), scales, n);
+            builder.set_noise(sum, noise);
+            value = sum;
+        }
+    }
+    // the caller's bound is tighter than the bound of the sums, because many added slots are 0 where the result is read
+    let noise = Noise { value_bound, ..builder.noise(value) };
+    builder.set_noise(value, noise);
+    value
+}
+
 /// Returns the mask of step (4), one number for each slot.
 pub fn mask(slots: usize) -> Vec<f64> {
     let d = dimension(slots);
     (0..slots).map(|slot| if slot < d * d && slot.is_multiple_of(d) { 1.0 } else { 0.0 }).collect()
 }
 
-/// Computes the product, [`LEVELS`] levels below the operands and at the default scale of that level. `rotate` rotates
-/// to the left; `mask` is the plaintext of the function [`mask`], at one level below the operands.
+/// Computes the product, [`LEVELS`] levels below the operands and at the default scale of that level. `mask` is the plaintext
+/// of the function [`mask`], at one level below the operands.
 ///
 /// # Panics
 /// When the operands have different levels, or levels below [`LEVELS`].
-pub fn multiply(
-    builder: &mut PlanBuilder,
-    [matrix, vector]: [Value; 2],
-    mask: Plain,
-    mut rotate: impl FnMut(&mut PlanBuilder, Value, i64) -> Value,
-) -> Value {
+pub fn multiply(builder: &mut PlanBuilder, [matrix, vector]: [Value; 2], mask: Plain, turns: &mut impl Turns) -> Value {
     let slots = builder.params().slots();
     let d = dimension(slots);
     let (bound, products) = (builder.noise(vector).value_bound, d as f64 * builder.noise(matrix).value_bound);
     let mut rotated_sums = |builder: &mut PlanBuilder, value: Value, down: usize, value_bound: f64| {
-        let of_stage = rotations(slots).into_iter().filter(|(_, of)| *of == down);
-        let sums = of_stage.fold(value, |value, (steps, _)| {
-            let rotated = rotate(builder, value, steps);
-            let sum = builder.add(value, rotated);
-            // the sum adds different slots of one ciphertext to each other; errors of different slots are independent
-            let scales = [value, rotated].map(|term| builder.scale(term));
-            let noise = builder.noise(value).add_independent(builder.noise(rotated), scales, builder.params().n());
-            builder.set_noise(sum, noise);
-            sum
-        });
-        // the caller's bound is tighter than the bound of the sums, because many added slots are 0 where the result is
-        // read
-        let noise = Noise { value_bound, ..builder.noise(sums) };
-        builder.set_noise(sums, noise);
-        sums
+        let of_stage = doublings(slots).into_iter().filter(|(_, of)| *of == down);
+        let steps: Vec<i64> = of_stage.map(|(steps, _)| steps).collect();
+        sum_of_rotations(builder, value, &steps, value_bound, turns)
     };
     // (1) repeat
     let vector = rotated_sums(builder, vector, 0, bound);
@@ -114,7 +160,7 @@ mod tests {
                 (0..slots).map(|i| values[i] + values[(i + steps as usize) % slots]).collect()
             };
             let stage = |values: Vec<f64>, down: usize| {
-                rotations(slots)
+                doublings(slots)
                     .into_iter()
                     .filter(|(_, of)| *of == down)
                     .fold(values, |values, (steps, _)| rotated_sum(values, steps))

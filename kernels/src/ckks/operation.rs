@@ -528,7 +528,7 @@ impl Planning<'_> {
         self.fits_before_the_end(operands[0], operands[1])?;
         let (slots, level) = (self.builder.params().slots(), self.builder.level(operands[0]));
         let mut paths: HashMap<(i64, usize), Vec<u32>> = HashMap::new();
-        for (steps, down) in matmul::rotations(slots) {
+        for (steps, down) in matmul::doublings(slots) {
             paths.insert((steps, level - down), self.path(steps, level - down)?);
         }
         let params = self.builder.params().clone();
@@ -539,10 +539,8 @@ impl Planning<'_> {
         let words =
             self.plaintexts.encode_reals(&matmul::mask(slots), level - 1, scale).map_err(|_| self.odd_scales())?;
         let mask = self.builder.plain(level - 1, words, scale, 1.0);
-        Ok(matmul::multiply(&mut self.builder, operands, mask, |builder, value, steps| {
-            let path = &paths[&(steps, builder.level(value))];
-            turned(builder, value, path)
-        }))
+        let mut turns = KeyTurns { parts: self.request.parts, paths };
+        Ok(matmul::multiply(&mut self.builder, operands, mask, &mut turns))
     }
 
     fn matmul_plain(&mut self, vector: Value) -> Result<Value, Refusal> {
@@ -561,18 +559,16 @@ impl Planning<'_> {
         };
         self.needs_levels(vector, matmul::plain::LEVELS)?;
         let level = self.builder.level(vector);
-        let mut paths: HashMap<i64, Vec<u32>> = HashMap::new();
+        let mut paths: HashMap<(i64, usize), Vec<u32>> = HashMap::new();
         for steps in matmul::plain::rotations(n, params.slots()) {
-            paths.insert(steps, self.path(steps, level)?);
+            paths.insert((steps, level), self.path(steps, level)?);
         }
         let scale = self.plain_scale(self.scale_for_rescaling(vector))?;
         let diagonals = matmul::plain::Diagonals::new(&params, numbers, level, scale).map_err(plain_error)?;
         let hops = paths.values().map(Vec::len).max().unwrap_or(0);
         let has_random_errors = self.request.operands[0].noise.sources != Sources::UNKNOWN;
-        let of_errors = (hops, has_random_errors);
-        let product = diagonals.multiply(&mut self.builder, vector, of_errors, |builder, value, steps| {
-            if steps == 0 { value } else { turned(builder, value, &paths[&steps]) }
-        });
+        let mut turns = KeyTurns { parts: self.request.parts, paths };
+        let product = diagonals.multiply(&mut self.builder, vector, (hops, has_random_errors), &mut turns);
         self.check(product)?;
         Ok(self.builder.rescale(product))
     }
@@ -651,6 +647,30 @@ fn is_rounding(params: &Params, a: f64, b: f64) -> bool {
 fn digits_that_differ([a, b]: [f64; 2]) -> [String; 2] {
     let written = |digits: usize| [a, b].map(|number| format!("{number:.digits$}"));
     (3..16).map(written).find(|[a, b]| a != b).unwrap_or_else(|| written(16))
+}
+
+/// The rotations of a request's key.
+struct KeyTurns<'a> {
+    parts: &'a [(PartKind, usize)],
+    /// The Galois elements that together rotate, by number of slots and level.
+    paths: HashMap<(i64, usize), Vec<u32>>,
+}
+
+impl matmul::Turns for KeyTurns<'_> {
+    fn rotate(&mut self, builder: &mut PlanBuilder, value: Value, steps: i64) -> Value {
+        turned(builder, value, &self.paths[&(steps, builder.level(value))])
+    }
+
+    fn together(&self, params: &Params, steps: &[i64], level: usize) -> Option<Vec<u32>> {
+        let elements: Vec<u32> = steps.iter().map(|&steps| rotation::element(params.n(), steps)).collect();
+        let digits = |&element: &u32| {
+            let kind = PartKind::Galois(element);
+            let (_, highest) = self.parts.iter().find(|&&(of, highest)| of == kind && highest >= level)?;
+            Some(params.digits(kind, *highest))
+        };
+        let all: Vec<_> = elements.iter().map(digits).collect::<Option<_>>()?;
+        all.windows(2).all(|pair| pair[0] == pair[1]).then_some(elements)
+    }
 }
 
 fn turned(builder: &mut PlanBuilder, value: Value, path: &[u32]) -> Value {

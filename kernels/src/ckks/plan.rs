@@ -93,6 +93,14 @@ pub enum Step {
         /// The Galois element, an odd number below `2N`.
         element: u32,
     },
+    /// The sum of `a` and of `a(X^element)` for each element. All images share the decomposition of `a`, and one division
+    /// by the special primes (hoisting, eprint 2018/244; one division, eprint 2020/1203).
+    AddImages {
+        /// The ciphertext.
+        a: Value,
+        /// The Galois elements, odd numbers below `2N`.
+        elements: Arc<[u32]>,
+    },
 }
 
 impl Step {
@@ -104,7 +112,7 @@ impl Step {
             Step::AddPlain(a, _) | Step::MultiplyPlain(a, _) => (Some(*a), None, none),
             Step::MultiplyInteger(a, _) | Step::AddInteger(a, _) => (Some(*a), None, none),
             Step::Divide { a, .. } | Step::Automorphism { a, .. } | Step::Switch { a, .. } => (Some(*a), None, none),
-            Step::Raise(a) => (Some(*a), None, none),
+            Step::Raise(a) | Step::AddImages { a, .. } => (Some(*a), None, none),
             Step::WeightedSum(terms) => (None, None, &terms[..]),
         };
         first.into_iter().chain(second).chain(terms.iter().map(|term| term.value))
@@ -118,14 +126,17 @@ impl Step {
         }
     }
 
-    /// The part of the key that the step needs.
-    pub fn part(&self) -> Option<PartKind> {
-        match *self {
-            Step::Multiply { .. } => Some(PartKind::Relinearization),
-            Step::Automorphism { element, .. } => Some(PartKind::Galois(element)),
-            Step::Switch { kind, .. } => Some(kind),
-            _ => None,
-        }
+    /// The parts of the key that the step needs.
+    pub fn parts(&self) -> impl Iterator<Item = PartKind> {
+        let none: &[u32] = &[];
+        let (part, elements) = match self {
+            Step::Multiply { .. } => (Some(PartKind::Relinearization), none),
+            Step::Automorphism { element, .. } => (Some(PartKind::Galois(*element)), none),
+            Step::Switch { kind, .. } => (Some(*kind), none),
+            Step::AddImages { elements, .. } => (None, &elements[..]),
+            _ => (None, none),
+        };
+        part.into_iter().chain(elements.iter().map(|&element| PartKind::Galois(element)))
     }
 }
 
@@ -286,7 +297,7 @@ impl Plan {
 
     /// Counts the key switches: a product, a rotation and a change of the secret have one each.
     pub fn key_switches(&self) -> usize {
-        self.steps.iter().filter(|planned| planned.step.part().is_some()).count()
+        self.steps.iter().map(|planned| planned.step.parts().count()).sum()
     }
 
     /// The number of slots that the plan needs.
@@ -298,11 +309,12 @@ impl Plan {
     pub fn parts(&self) -> Vec<(PartKind, usize)> {
         let mut parts: Vec<(PartKind, usize)> = Vec::new();
         for PlannedStep { step, .. } in &self.steps {
-            let Some(kind) = step.part() else { continue };
             let level = step.reads().map(|value| self.value(value).level).max().unwrap_or(0);
-            match parts.iter_mut().find(|(of, _)| *of == kind) {
-                Some((_, highest)) => *highest = level.max(*highest),
-                None => parts.push((kind, level)),
+            for kind in step.parts() {
+                match parts.iter_mut().find(|(of, _)| *of == kind) {
+                    Some((_, highest)) => *highest = level.max(*highest),
+                    None => parts.push((kind, level)),
+                }
             }
         }
         parts
@@ -341,6 +353,12 @@ fn units(params: &Params, nodes: &[Node], step: &Step) -> u32 {
         Step::Multiply { .. } => switch(PartKind::Relinearization) + 8 * of_level,
         Step::Automorphism { element, .. } => switch(PartKind::Galois(*element)) + 2 * of_level,
         Step::Switch { kind, .. } => switch(*kind) + 2 * of_level,
+        Step::AddImages { elements, .. } => {
+            let kind = PartKind::Galois(elements[0]);
+            let (digits, special) = (params.digits(kind, level).len() as u64, params.special_primes(kind).len() as u64);
+            // for each image, the products with the key, their permutation and their sum
+            switch(kind) + elements.len() as u64 * (4 * digits + 4) * (of_level + special)
+        }
         // for each term, a transform of the plaintext and two products
         Step::WeightedSum(terms) => terms.len() as u64 * of_level * (stages + 4),
         Step::Raise(_) => 2 * primes(params.raised_level()) * (stages + 4),

@@ -56,7 +56,6 @@ impl Permutation {
     }
 
     /// Permutes `row` and writes the result to `out`.
-    #[cfg(test)]
     pub(crate) fn apply(&self, row: &[u32], out: &mut [u32]) {
         let n = self.vectors.len() * self.isa.lanes();
         assert!(row.len() == n && out.len() == n, "rows of the permutation's degree");
@@ -104,7 +103,6 @@ impl Permutation {
     }
 }
 
-#[cfg(test)]
 #[inline(always)]
 unsafe fn permute_row<S: Simd>(permutation: &Permutation, row: &[u32], out: &mut [u32]) {
     let words = S::LANES * S::LANES;
@@ -116,7 +114,6 @@ unsafe fn permute_row<S: Simd>(permutation: &Permutation, row: &[u32], out: &mut
     }
 }
 
-#[cfg(test)]
 crate::cpu::simd::dispatch! {
     fn dispatch_permute = permute_row(permutation: &Permutation, row: &[u32], out: &mut [u32])
 }

@@ -33,7 +33,15 @@ pub(crate) enum DigitRow<'a> {
     Begun(&'a mut [u32]),
 }
 
-impl DigitRow<'_> {
+impl<'a> DigitRow<'a> {
+    /// The row after a product has finished its transform.
+    pub(crate) fn finished(self) -> DigitRow<'a> {
+        match self {
+            DigitRow::Whole(row) => DigitRow::Whole(row),
+            DigitRow::Begun(row) => DigitRow::Whole(row),
+        }
+    }
+
     fn words(&self) -> &[u32] {
         match self {
             DigitRow::Whole(row) => row,

@@ -164,6 +164,11 @@ fn run_step(
         }
         Step::Raise(_) => evaluator.raise(&reads[0], out),
         Step::Switch { a, kind } => evaluator.automorphism(level(a), 1, &reads[0], part(parts, kind), out),
+        Step::AddImages { a, ref elements } => {
+            let images: Vec<(u32, &LoadedPart)> =
+                elements.iter().map(|&element| (element, part(parts, PartKind::Galois(element)))).collect();
+            evaluator.add_images(level(a), &images, &reads[0], out)
+        }
         Step::Automorphism { a, element } => {
             let key = part(parts, PartKind::Galois(element));
             evaluator.automorphism(level(a), element, &reads[0], key, out)

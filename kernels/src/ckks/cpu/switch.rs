@@ -15,7 +15,7 @@ use crate::error::Result;
 /// A polynomial that is decomposed into digits. Each digit is stored in coefficient form, as residues and quotients,
 /// ready for conversion to any prime.
 pub struct Decomposed<'a> {
-    digits: Arc<Vec<Digit>>,
+    pub(super) digits: Arc<Vec<Digit>>,
     /// For each digit: `[sources + 1][N]` words, which are a row for each prime of the digit and a row of quotients.
     rows: Vec<Buffer<'a>>,
 }
@@ -25,6 +25,8 @@ pub(super) enum Addend<'a> {
     /// Both polynomials of a ciphertext, as [`pointwise::tensor`] leaves them. They are multiplied by `P` before they
     /// are added.
     Products(Rows<'a>),
+    /// Both polynomials of a ciphertext, multiplied by `P` before they are added.
+    Both(Rows<'a>),
     /// The first polynomial of a ciphertext. It is multiplied by `P` before it is added.
     First(Rows<'a>),
 }
@@ -73,26 +75,37 @@ impl Evaluator {
             let prime = primes[*target];
             let tables = &self.tables[prime];
             let mut converted = self.pool.rows(decomposed.digits.len())?;
-            let mut digits = Vec::with_capacity(decomposed.digits.len());
-            for ((digit, rows), out) in
-                decomposed.digits.iter().zip(&decomposed.rows).zip(converted.chunks_exact_mut(n))
-            {
-                let row = match digit.targets[*target] {
-                    Some(place) => {
-                        digit.conversion.convert(self.isa, rows, place, out);
-                        begin_forward(tables, out);
-                        DigitRow::Begun(out)
-                    }
-                    // the digit's own primes need no conversion
-                    None => DigitRow::Whole(x[*target]),
-                };
-                digits.push((digit.number, row));
-            }
+            let mut digits = self.begun_digits((prime, *target), decomposed, x, &mut converted);
             gadget::product(tables, &mut digits, key.of_prime(prime), [b, a]);
             Ok(())
         })?;
         drop(targets);
         Ok(out)
+    }
+
+    /// Converts the digits of the polynomial `x` to a prime, and begins their transforms. `target` is the prime's place
+    /// among the primes of the level and the special primes. `converted` has a row for each digit.
+    pub(super) fn begun_digits<'a>(
+        &self,
+        (prime, target): (usize, usize),
+        decomposed: &Decomposed<'_>,
+        x: Rows<'a>,
+        converted: &'a mut [u32],
+    ) -> Vec<(usize, DigitRow<'a>)> {
+        let digits = decomposed.digits.iter().zip(&decomposed.rows).zip(converted.chunks_exact_mut(self.params.n()));
+        let begun = |((digit, rows), out): ((&Digit, &Buffer<'_>), &'a mut [u32])| {
+            let row = match digit.targets[target] {
+                Some(place) => {
+                    digit.conversion.convert(self.isa, rows, place, out);
+                    begin_forward(&self.tables[prime], out);
+                    DigitRow::Begun(out)
+                }
+                // the digit's own primes need no conversion
+                None => DigitRow::Whole(x[target]),
+            };
+            (digit.number, row)
+        };
+        digits.map(begun).collect()
     }
 
     /// Divides each polynomial of `x`, `[polynomials][primes of the input][N]` in `[0, 2q)`, and applies `permutation`
@@ -116,6 +129,7 @@ impl Evaluator {
         // `Remaining::addend`
         let added = |polynomial: usize, at: usize| match &addend {
             Some(Addend::Products(rows)) if at < of_level => Some((rows[polynomial * of_level + at], 1)),
+            Some(Addend::Both(rows)) if at < of_level => Some((rows[polynomial * of_level + at], 0)),
             Some(Addend::First(rows)) if polynomial == 0 && at < of_level => Some((rows[at], 0)),
             _ => None,
         };

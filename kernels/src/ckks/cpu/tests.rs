@@ -134,6 +134,48 @@ fn operations_are_those_of_the_numbers_at_every_level() {
     }
 }
 
+#[test]
+fn a_ciphertext_and_its_images_add_up_at_every_level_and_on_every_instruction_set() {
+    for (n, scale_bits, depth) in [(64, 30, 3), (64, 40, 4), (256, 50, 3), (4096, 40, 2)] {
+        let params = params(n, scale_bits, depth);
+        let mut toy = Toy::new(&params, u64::from(scale_bits));
+        let evaluators: Vec<Evaluator> =
+            Isa::available().iter().enumerate().map(|(at, &isa)| Evaluator::new(&params, isa, 1 + at)).collect();
+        let evaluator = &evaluators[0];
+        let (slots, top) = (params.slots(), params.level_max());
+        // the same rotation twice, and one in the other direction
+        let steps = [1, 2, 3, -5, 1];
+        let elements: Vec<u32> = steps.iter().map(|&steps| rotation::element(n, steps)).collect();
+        let parts: Vec<LoadedPart> =
+            elements.iter().map(|&element| toy.load(evaluator, PartKind::Galois(element), top)).collect();
+        for level in 0..=top {
+            let x = toy.reals();
+            let a = toy.encrypt_reals(&x, level);
+            for count in 1..=steps.len() {
+                let case = format!("N {n}, scale {scale_bits}, level {level}, {count} images");
+                let with = |evaluator: &Evaluator, parts: &[LoadedPart]| {
+                    let images: Vec<(u32, &LoadedPart)> = elements[..count].iter().copied().zip(parts).collect();
+                    computed(evaluator, &[&a], (level, a.scale), |rows, out| {
+                        evaluator.add_images(level, &images, &rows[0], out)
+                    })
+                };
+                let sum = with(evaluator, &parts);
+                let of_slot = |slot: usize| {
+                    let rotated = |&steps: &i64| x[(slot as i64 + steps).rem_euclid(slots as i64) as usize];
+                    x[slot] + steps[..count].iter().map(rotated).sum::<f64>()
+                };
+                let error = worst(&toy.decrypt(&sum), (0..slots).map(of_slot));
+                let tolerance = (8.0 - f64::from(scale_bits)).exp2() * (n * (1 + count)) as f64;
+                assert!(error < tolerance, "{case}: an error of {error}");
+                for other in &evaluators[1..] {
+                    let parts: Vec<LoadedPart> = parts.iter().map(|part| toy_part(other, part, evaluator)).collect();
+                    assert!(with(other, &parts).words == sum.words, "{case}: {:?}", other.isa);
+                }
+            }
+        }
+    }
+}
+
 /// Lays a part out again, for the instruction set of another evaluator.
 fn toy_part(to: &Evaluator, part: &LoadedPart, from: &Evaluator) -> LoadedPart {
     let mut out = to.room_for_part(&part.digits, &part.primes).unwrap();

@@ -13,6 +13,7 @@
 
 use std::sync::Arc;
 
+use super::{Turns, sum_of_rotations};
 use crate::ckks::encode::{Complex, EncodeError, Encoder};
 use crate::ckks::matrices::Matrix;
 use crate::ckks::noise::{Noise, encoding_variance};
@@ -96,8 +97,7 @@ impl Diagonals {
         Ok(Diagonals { matrix, n, row_sum: of_rows(f64::abs) })
     }
 
-    /// Computes the product, which is not rescaled. `rotate` rotates to the left; `hops` is the largest number of key
-    /// switches that `rotate` takes. `has_random_errors` means that the vector's errors in different slots are independent.
+    /// Computes the product, which is not rescaled. `hops` is the largest number of key switches that a rotation takes. `has_random_errors` means that the vector's errors in different slots are independent.
     ///
     /// # Panics
     /// When the vector has another level than the plaintexts.
@@ -106,21 +106,18 @@ impl Diagonals {
         builder: &mut PlanBuilder,
         vector: Value,
         (hops, has_random_errors): (usize, bool),
-        mut rotate: impl FnMut(&mut PlanBuilder, Value, i64) -> Value,
+        turns: &mut impl Turns,
     ) -> Value {
         let (params, level, scale) = (builder.params().clone(), builder.level(vector), builder.scale(vector));
         let (size, slots, bound) = (params.n(), params.slots(), builder.noise(vector).value_bound);
         // (1)
-        let mut repeated = vector;
-        for steps in rotations(self.n, slots).into_iter().filter(|&steps| steps >= self.n as i64) {
-            let rotated = rotate(builder, repeated, steps);
-            let sum = builder.add(repeated, rotated);
-            // different slots are added, of which all but one are 0
-            let of_sum = builder.noise(repeated).add_independent(builder.noise(rotated), [scale; 2], size);
-            builder.set_noise(sum, Noise { value_bound: bound, ..of_sum });
-            repeated = sum;
-        }
+        let repeat: Vec<i64> = (0..(slots / self.n).ilog2()).map(|i| (self.n << i) as i64).collect();
+        let repeated = sum_of_rotations(builder, vector, &repeat, bound, turns);
         // (2)
+        let mut rotate = |builder: &mut PlanBuilder, value: Value, steps: i64| match steps {
+            0 => value,
+            _ => turns.rotate(builder, value, steps),
+        };
         let product = self.matrix.sum_of_diagonals(builder, repeated, &mut rotate);
         // the variances of a row's terms: of the vector, of the rotations, and of the rounded plaintexts
         let Matrix { scale: of_plain, row_square, entry_bound, .. } = self.matrix;

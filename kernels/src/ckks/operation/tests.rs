@@ -1,5 +1,5 @@
 use super::*;
-use crate::ckks::plan::same_scale;
+use crate::ckks::plan::{Step, same_scale};
 use crate::ckks::{ParamsLiteral, SecurityLevel};
 
 fn params(bootstrap: bool) -> Params {
@@ -198,7 +198,11 @@ fn errors_that_follow_from_the_numbers_are_not_independent() {
     };
     let plain = vec![0.5; params.slots()];
     let result = |operation: Operation, operands: &[Operand]| {
-        let plain = matches!(operation, Operation::AddPlain | Operation::MultiplyPlain).then_some(&plain[..]);
+        let plain = match operation {
+            Operation::AddPlain | Operation::MultiplyPlain => Some(&plain[..]),
+            Operation::MatmulPlain => Some(&plain[..16]),
+            _ => None,
+        };
         let coefficients = (operation == Operation::PolyEval).then_some(&[0.5, 0.25][..]);
         let steps = (operation == Operation::Rotate).then_some(1);
         let request = Request { operation, operands, plain, coefficients, steps, scale_stable: true, parts: &parts };
@@ -215,6 +219,7 @@ fn errors_that_follow_from_the_numbers_are_not_independent() {
             Operation::AddPlain
                 | Operation::MultiplyPlain
                 | Operation::Matmul
+                | Operation::MatmulPlain
                 | Operation::PolyEval
                 | Operation::Bootstrap
         );
@@ -224,4 +229,44 @@ fn errors_that_follow_from_the_numbers_are_not_independent() {
         let expected = if follows { 4.0 } else { 2.0 };
         assert!((ratio / expected - 1.0).abs() < 1e-9, "{operation:?}: {ratio}");
     }
+}
+
+#[test]
+fn rotations_of_a_product_run_together_if_the_key_has_them_with_equal_digits() {
+    let security = SecurityLevel::Testing;
+    let literal = ParamsLiteral { poly_degree: 256, scale_bits: 40, max_depth: 3, security, bootstrap: false };
+    let params = Params::new(literal).unwrap();
+    let (n, slots, top) = (params.n(), params.slots(), params.level_max());
+    let plaintexts = Plaintexts::new(&params);
+    let operands = [fresh(&params, top), fresh(&params, top)];
+    let planned = |rotations: Vec<i64>, level: usize| {
+        let element = |steps: i64| (PartKind::Galois(rotation::element(n, steps)), level);
+        let powers = (0..slots.ilog2()).map(|bit| (PartKind::Galois(rotation::element(n, 1 << bit)), top));
+        let parts: Vec<_> = [(PartKind::Relinearization, top)]
+            .into_iter()
+            .chain(powers)
+            .chain(rotations.into_iter().map(element))
+            .collect();
+        let (operation, operands) = (Operation::Matmul, &operands[..]);
+        let request = Request {
+            operation,
+            operands,
+            plain: None,
+            coefficients: None,
+            steps: None,
+            scale_stable: true,
+            parts: &parts,
+        };
+        let plan = plan(&plaintexts, &params, &request).unwrap();
+        let together = plan.steps().iter().filter(|planned| matches!(planned.step, Step::AddImages { .. })).count();
+        (together, plan.outputs().next().unwrap().noise.error_bound(n, plan.outputs().next().unwrap().scale))
+    };
+    let all: Vec<i64> = matmul::rotations(slots).into_iter().map(|(steps, _)| steps).collect();
+    let (none, apart) = planned(vec![], top);
+    let (every, together) = planned(all.clone(), top);
+    // d is 8: of four, three and three doublings, two, one and one pair run together
+    assert_eq!((none, every), (0, 4));
+    assert!(together <= apart, "fewer divisions add no error: {together} {apart}");
+    let (of_lower_parts, _) = planned(all, top - 1);
+    assert!(of_lower_parts < every, "parts of a lower level cannot repeat the vector");
 }

@@ -263,6 +263,23 @@ impl PlanBuilder {
         self.push_after(Step::Automorphism { a, element }, level, scale, noise, after)
     }
 
+    /// Adds a step that computes the sum of `a` and of `a(X^element)` for each element.
+    ///
+    /// # Panics
+    /// When there is no element.
+    pub fn add_images(&mut self, a: Value, elements: &[u32]) -> Value {
+        let Node { level, scale, noise, .. } = self.nodes[a.0];
+        let (params, key_level) = (self.params.clone(), self.key_level);
+        let (kind, count) = (PartKind::Galois(elements[0]), elements.len() as f64);
+        // all terms have the error of `a`, at other places
+        let after = |noise: Noise| {
+            let switched = Noise::new(0.0, 0.0).key_switch(&params, kind, key_level, level).variance;
+            let sum = noise.multiply_number(count + 1.0);
+            Noise { variance: sum.variance + count * switched, ..sum }
+        };
+        self.push_after(Step::AddImages { a, elements: elements.into() }, level, scale, noise, after)
+    }
+
     /// Reinterprets a value at another scale: the value's numbers change by the ratio of both scales, without a
     /// computation.
     pub fn read_at(&mut self, value: Value, scale: f64) {

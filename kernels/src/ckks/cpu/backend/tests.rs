@@ -160,6 +160,21 @@ fn polynomials_of_encrypted_numbers_are_those_of_the_numbers() {
     }
 }
 
+/// Galois elements of keys that all have the same digits.
+struct Elements<'a>(&'a [u32]);
+
+impl matmul::Turns for Elements<'_> {
+    fn rotate(&mut self, builder: &mut PlanBuilder, value: Value, steps: i64) -> Value {
+        let path = rotation::Paths::new(builder.params().n(), self.0).to(steps).unwrap();
+        path.into_iter().fold(value, |value, element| builder.automorphism(value, element))
+    }
+
+    fn together(&self, params: &Params, steps: &[i64], _: usize) -> Option<Vec<u32>> {
+        let elements: Vec<u32> = steps.iter().map(|&steps| rotation::element(params.n(), steps)).collect();
+        elements.iter().all(|element| self.0.contains(element)).then_some(elements)
+    }
+}
+
 #[test]
 fn an_encrypted_matrix_times_an_encrypted_vector_with_exact_keys_and_with_powers_of_two() {
     let params = params(256, 40, 3);
@@ -185,11 +200,7 @@ fn an_encrypted_matrix_times_an_encrypted_vector_with_exact_keys_and_with_powers
             row
         });
         let mask = builder.plain(2, words.collect(), scale, 1.0);
-        let rotate = |builder: &mut PlanBuilder, value, steps| {
-            let path = rotation::Paths::new(n, &elements).to(steps).unwrap();
-            path.into_iter().fold(value, |value, element| builder.automorphism(value, element))
-        };
-        let product = matmul::multiply(&mut builder, operands, mask, rotate);
+        let product = matmul::multiply(&mut builder, operands, mask, &mut Elements(&elements));
         let plan = builder.finish(&[product]);
         let found = run(&mut toy, &plan, &inputs.each_ref()).remove(0);
         assert_eq!(found.level, 1);
