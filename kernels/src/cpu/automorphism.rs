@@ -10,8 +10,10 @@
 //! digit of `t`. So in transposed squares, all words of a vector come from one vector. The carry to the high digit
 //! selects one of `LANES` permutations of the vector's lanes.
 
-use crate::cpu::ntt::NttTables;
-use crate::cpu::simd::{Isa, Simd};
+use crate::cpu::ntt::{NttTables, reduce};
+use crate::cpu::pointwise::Square;
+use crate::cpu::simd::{Isa, LANES_MAX, Simd};
+use crate::modular::Modulus;
 
 /// A permutation of a row's words, stored as the place from which each word comes.
 pub struct Permutation {
@@ -60,6 +62,13 @@ impl Permutation {
         let n = self.vectors.len() * self.isa.lanes();
         assert!(row.len() == n && out.len() == n, "rows of the permutation's degree");
         dispatch_permute(self.isa, self, row, out);
+    }
+
+    /// Permutes `row` and adds the result to `out`. Both rows are in `[0, 2q)`, for the `q` of `modulus`.
+    pub(crate) fn add_to(&self, modulus: Modulus, row: &[u32], out: &mut [u32]) {
+        let n = self.vectors.len() * self.isa.lanes();
+        assert!(row.len() == n && out.len() == n, "rows of the permutation's degree");
+        dispatch_permute_add(self.isa, self, modulus, row, out);
     }
 
     /// Whether the permutation suits rows of these tables.
@@ -114,6 +123,29 @@ unsafe fn permute_row<S: Simd>(permutation: &Permutation, row: &[u32], out: &mut
     }
 }
 
+#[inline(always)]
+unsafe fn permute_add_row<S: Simd>(permutation: &Permutation, modulus: Modulus, row: &[u32], out: &mut [u32]) {
+    let words = S::LANES * S::LANES;
+    let mut permuted = Square([0; LANES_MAX * LANES_MAX]);
+    for (at, out) in out.chunks_exact_mut(words).enumerate() {
+        let from = row[permutation.source(at) * words..][..words].as_ptr();
+        // SAFETY: the caller promises that the processor supports `S`. All squares are whole, and `permuted` has the size
+        // of a square.
+        unsafe {
+            let q2 = S::splat(2 * modulus.q());
+            permutation.square::<S>(at, from, permuted.0.as_mut_ptr());
+            for at in (0..words).step_by(S::LANES) {
+                let place = out.as_mut_ptr().add(at);
+                let sum = S::add(S::load(place), S::load(permuted.0.as_ptr().add(at)));
+                S::store(place, reduce::<S>(sum, q2));
+            }
+        }
+    }
+}
+
+crate::cpu::simd::dispatch! {
+    fn dispatch_permute_add = permute_add_row(permutation: &Permutation, modulus: Modulus, row: &[u32], out: &mut [u32])
+}
 crate::cpu::simd::dispatch! {
     fn dispatch_permute = permute_row(permutation: &Permutation, row: &[u32], out: &mut [u32])
 }

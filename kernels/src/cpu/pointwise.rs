@@ -52,12 +52,6 @@ pub(crate) fn add(isa: Isa, modulus: Modulus, a: &[u32], b: &[u32], out: &mut [u
     dispatch_add(isa, modulus, a, b, out);
 }
 
-/// Computes `out = out + a`. Both rows are in `[0, 2q)`.
-pub(crate) fn add_to(isa: Isa, modulus: Modulus, a: &[u32], out: &mut [u32]) {
-    assert!(a.len() == out.len() && whole(isa, out), "rows of one degree");
-    dispatch_add_to(isa, modulus, a, out);
-}
-
 /// Computes `out = a - b`. All rows are in `[0, q)`.
 pub(crate) fn sub(isa: Isa, modulus: Modulus, a: &[u32], b: &[u32], out: &mut [u32]) {
     assert!(a.len() == out.len() && b.len() == out.len() && whole(isa, out), "rows of one degree");
@@ -144,19 +138,6 @@ unsafe fn add_rows<S: Simd>(modulus: Modulus, a: &[u32], b: &[u32], out: &mut [u
         for at in (0..out.len()).step_by(S::LANES) {
             let sum = S::add(S::load(a.as_ptr().add(at)), S::load(b.as_ptr().add(at)));
             S::store(out.as_mut_ptr().add(at), reduce::<S>(sum, m.q));
-        }
-    }
-}
-
-#[inline(always)]
-unsafe fn add_to_row<S: Simd>(modulus: Modulus, a: &[u32], out: &mut [u32]) {
-    // SAFETY: the caller promises that the processor supports `S`, and that both rows have one length, a multiple of
-    // `LANES`.
-    unsafe {
-        let m = Lanes::<S>::of(modulus);
-        for at in (0..out.len()).step_by(S::LANES) {
-            let sum = S::add(S::load(a.as_ptr().add(at)), S::load(out.as_ptr().add(at)));
-            S::store(out.as_mut_ptr().add(at), reduce::<S>(sum, m.q2));
         }
     }
 }
@@ -341,7 +322,7 @@ unsafe fn combine_squares<S: Simd, const SHORT: bool>(
 
 /// Words aligned to whole cache lines.
 #[repr(align(64))]
-struct Square([u32; LANES_MAX * LANES_MAX]);
+pub(crate) struct Square(pub(crate) [u32; LANES_MAX * LANES_MAX]);
 
 crate::cpu::simd::dispatch! {
     fn dispatch_combine_begun = combine_begun_rows(
@@ -358,9 +339,6 @@ crate::cpu::simd::dispatch! {
 }
 crate::cpu::simd::dispatch! {
     fn dispatch_sub = sub_rows(modulus: Modulus, a: &[u32], b: &[u32], out: &mut [u32])
-}
-crate::cpu::simd::dispatch! {
-    fn dispatch_add_to = add_to_row(modulus: Modulus, a: &[u32], out: &mut [u32])
 }
 crate::cpu::simd::dispatch! {
     fn dispatch_scale = scale_row(modulus: Modulus, x: &[u32], w: Root, out: &mut [u32])
@@ -413,11 +391,6 @@ mod tests {
                     let expected = [m.add(a0[i], b0[i]), m.sub(a0[i], b0[i]), m.mul(a0[i], b0[i])];
                     assert_eq!([out[0][i], out[1][i], out[2][i]], expected, "{q} {isa:?} {i}");
                 }
-                let mut sum = words(n, 7, 2 * q);
-                let expected: Vec<u32> = lazy.iter().zip(&sum).map(|(a, b)| m.add(a % q, b % q)).collect();
-                add_to(isa, m, &lazy, &mut sum);
-                assert!(sum.iter().all(|&word| word < 2 * q), "{q} {isa:?}");
-                assert_eq!(sum.iter().map(|word| word % q).collect::<Vec<_>>(), expected, "{q} {isa:?}");
                 scale(isa, m, &any, w, &mut out[0]);
                 combine(isa, m, &lazy, (&any, w), None, &mut out[1]);
                 combine(isa, m, &lazy, (&any, w), Some((&b1, z)), &mut out[2]);

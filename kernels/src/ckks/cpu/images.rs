@@ -5,8 +5,8 @@
 use super::key::LoadedPart;
 use super::switch::Addend;
 use super::{Evaluator, Rows, RowsMut};
+use crate::cpu::for_each;
 use crate::cpu::gadget;
-use crate::cpu::{for_each, pointwise};
 use crate::error::Result;
 
 impl Evaluator {
@@ -45,8 +45,7 @@ impl Evaluator {
             let tables = &self.tables[prime];
             let mut converted = self.pool.rows(decomposed.digits.len())?;
             let mut rows = self.begun_digits((prime, *target), &decomposed, second, &mut converted);
-            let mut buffer = self.pool.rows(3)?;
-            let (products, image) = buffer.split_at_mut(2 * n);
+            let mut products = self.pool.rows(2)?;
             let (product_0, product_1) = products.split_at_mut(n);
             for (at, ((_, part), permutation)) in images.iter().zip(&permutations).enumerate() {
                 gadget::product(tables, &mut rows, part.of_prime(prime), [&mut *product_0, &mut *product_1]);
@@ -55,20 +54,14 @@ impl Evaluator {
                 for (sum, product) in sums.iter_mut().zip([&*product_0, &*product_1]) {
                     match at {
                         0 => permutation.apply(product, sum),
-                        _ => {
-                            permutation.apply(product, image);
-                            pointwise::add_to(self.isa, modulus, image, sum);
-                        }
+                        _ => permutation.add_to(modulus, product, sum),
                     }
                 }
             }
             if let Some((own_0, own_1)) = own {
                 own_0.copy_from_slice(first[*target]);
                 own_1.copy_from_slice(second[*target]);
-                for permutation in &permutations {
-                    permutation.apply(first[*target], image);
-                    pointwise::add_to(self.isa, modulus, image, own_0);
-                }
+                permutations.iter().for_each(|permutation| permutation.add_to(modulus, first[*target], own_0));
             }
             Ok(())
         })?;
