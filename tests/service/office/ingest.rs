@@ -5,15 +5,13 @@ use std::time::{Duration, Instant};
 use control::config::{Config, SmtpUrl};
 use serde_json::{Value, json};
 use store::{Announcement, NewSale, Verdict};
+use tests_service::PATIENCE;
 use tests_service::TestServer;
 use tests_service::http::{Request, Response};
 use tests_service::mailbox::Mailbox;
 use tests_service::payments::signature;
 
 use crate::shop::*;
-
-/// Longest time that a test waits for a job.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Makes the four events of one payment, each with the object that the event reports. `named`: whether the invoice
 /// contains the id of the payment intent, as in older versions of Stripe's API.

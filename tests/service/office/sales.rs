@@ -5,13 +5,12 @@ use std::time::{Duration, Instant};
 use control::caller::{Environment, Plan, Role};
 use serde_json::{Value, json};
 use store::DocumentState;
+use tests_service::PATIENCE;
 use tests_service::TestServer;
 use tests_service::http::Request;
 
 use crate::shop::*;
 
-/// Longest time that a test waits for a job.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Longer than a document waits for a fuller object.
 const WAIT: Duration = Duration::from_secs(130);
 

@@ -6,6 +6,7 @@ use control::admin;
 use control::caller::{Environment, Plan, Role};
 use kernels::ckks::SecurityLevel;
 use serde_json::{Value, json};
+use tests_service::PATIENCE;
 use tests_service::TestServer;
 use tests_service::http::{Request, Response};
 use tests_service::numbers::{NumbersKey, closed_again};
@@ -14,8 +15,6 @@ use crate::encryption_keys::{KEYS, objects, small, upload, uploaded};
 use tests_service::gates::{OCTETS, base64};
 
 const CIPHERTEXTS: &str = "/api/v1/ciphertexts";
-/// Longest time until a node's sweep has looked at all records.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An account with an encryption key.
 struct Account<'s> {

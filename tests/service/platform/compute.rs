@@ -7,6 +7,7 @@ use client::ckks::{
 };
 use control::caller::{Plan, Role};
 use serde_json::{Value, json};
+use tests_service::PATIENCE;
 use tests_service::TestServer;
 use tests_service::http::Request;
 use tests_service::s3::S3;
@@ -15,8 +16,6 @@ use crate::encryption_keys::objects;
 use crate::numbers::{COMPUTE, Numbers, assert_near, testing};
 use tests_service::gates::{OCTETS, OPERATIONS, bytes};
 
-/// Longest time that a test waits for the end of an operation.
-const PATIENCE: Duration = Duration::from_secs(60);
 const A: [f64; 4] = [1.5, -2.0, 0.25, 3.0];
 const B: [f64; 4] = [2.0, 0.5, -4.0, 1.0];
 

@@ -6,6 +6,7 @@ use control::admin;
 use control::caller::{Environment, Plan, Role};
 use kernels::ckks::{Params, ParamsLiteral, PartKind, SecurityLevel};
 use serde_json::{Value, json};
+use tests_service::PATIENCE;
 use tests_service::TestServer;
 use tests_service::http::{Request, Response};
 use tests_service::numbers::{NumbersKey, closed_again};
@@ -14,8 +15,6 @@ use tests_service::gates::base64;
 
 pub const UPLOAD: &str = "/api/v1/keys/upload";
 pub const KEYS: &str = "/api/v1/keys";
-/// Longest time until a node's sweep has looked at all records.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Makes the smallest possible key.
 pub fn small() -> NumbersKey {

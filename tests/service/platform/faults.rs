@@ -8,6 +8,7 @@ use control::admin::lockouts::LockoutChoice;
 use control::caller::{Environment, PlanLimits, Role};
 use serde_json::json;
 use store::Store;
+use tests_service::PATIENCE;
 use tests_service::TestServer;
 use tests_service::http::Request;
 use tests_service::wire::Wire;
@@ -37,7 +38,7 @@ async fn e8_a_database_that_goes_away_is_503_and_comes_back_by_itself() {
     let started = Instant::now();
     let down = loop {
         let answer = server.send(Request::get("/api/v1/health")).await;
-        assert!(started.elapsed() < Duration::from_secs(60), "health did not change");
+        assert!(started.elapsed() < PATIENCE, "health did not change");
         if answer.status == 503 {
             break answer.json();
         }
@@ -109,7 +110,7 @@ async fn l10_without_the_database_a_node_counts_and_locks_by_itself_and_lets_not
     // broken
     let started = Instant::now();
     while server.send(gate.clone()).await.status != 200 {
-        assert!(started.elapsed() < Duration::from_secs(60), "the node did not reach its database again");
+        assert!(started.elapsed() < PATIENCE, "the node did not reach its database again");
     }
     let store = server.running().store();
     assert_eq!(store.trial(account).await.unwrap().unwrap().operations_used, 2);
@@ -118,11 +119,11 @@ async fn l10_without_the_database_a_node_counts_and_locks_by_itself_and_lets_not
     // the node writes its lock to the database; when it reads the database again, it learns that the lock was cleared
     let operator = server.operator().await;
     while operator.lockouts().await.unwrap().is_empty() {
-        assert!(started.elapsed() < Duration::from_secs(60), "the lock was not written");
+        assert!(started.elapsed() < PATIENCE, "the lock was not written");
     }
     operator.clear_lockouts(server.running().config(), &LockoutChoice::All).await.unwrap();
     while attempt(11).await.status == 429 {
-        assert!(started.elapsed() < Duration::from_secs(60), "the lock did not end");
+        assert!(started.elapsed() < PATIENCE, "the lock did not end");
     }
 }
 
@@ -173,7 +174,7 @@ async fn a_database_that_hangs_is_503_and_the_node_still_answers() {
     wire.up();
     let started = Instant::now();
     while server.send(list.clone()).await.status != 200 {
-        assert!(started.elapsed() < Duration::from_secs(60), "the node did not reach its database again");
+        assert!(started.elapsed() < PATIENCE, "the node did not reach its database again");
     }
 }
 

@@ -9,13 +9,11 @@ use control::config::Config;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use store::{CircuitsMax, NetlistPlace, NewCircuit};
+use tests_service::PATIENCE;
 use tests_service::TestServer;
 use tests_service::http::Request;
 
 use tests_service::gates::{Account, CIRCUITS, and_netlist};
-
-/// Longest time until a node's sweep has looked at all records.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn named(name: &str) -> String {
     format!("{CIRCUITS}/{name}")

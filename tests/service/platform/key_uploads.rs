@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use control::caller::{Plan, Role};
 use serde_json::{Value, json};
+use tests_service::PATIENCE;
 use tests_service::TestServer;
 use tests_service::http::{Request, Response};
 use tests_service::numbers::NumbersKey;
@@ -17,8 +18,6 @@ use tests_service::gates::OCTETS;
 const UPLOADS: &str = "/api/v1/keys/uploads";
 /// Number of bytes in an evaluation key before its first row.
 const HEAD: usize = 44;
-/// Longest time until a node's sweep has looked at all records.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An upload that an account has begun.
 struct Upload<'s> {

@@ -11,6 +11,7 @@ use control::caller::{Environment, Role};
 use control::config::Config;
 use control::work::BackendChoice;
 use serde_json::{Value, json};
+use tests_service::PATIENCE;
 use tests_service::TestServer;
 use tests_service::http::{Request, Response};
 use tests_service::s3::S3;
@@ -19,7 +20,6 @@ use tests_service::gates::{Account, BATCH, CIRCUITS, GATE, SESSION, SESSIONS, an
 
 /// Time after which the lease of a node has ended, unless the node has renewed the lease.
 const LEASE_OVER: Duration = Duration::from_secs(60);
-const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn pair() -> Option<(TestServer, TestServer)> {
     TestServer::pair(|_| ()).await

@@ -9,6 +9,7 @@ use client::Preset;
 use control::admin;
 use control::caller::{Environment, Plan, Role};
 use serde_json::{Value, json};
+use tests_service::PATIENCE;
 use tests_service::TestServer;
 use tests_service::http::{Request, Response};
 
@@ -20,8 +21,6 @@ pub const INVOICES: &str = "/api/v1/billing/invoices";
 pub const PORTAL: &str = "/api/v1/billing/portal";
 pub const CHECKOUT: &str = "/api/v1/billing/checkout";
 pub const PROVIDER_WEBHOOK: &str = "/api/v1/billing/provider_webhook";
-/// Longest time that a test waits for a job. Longer than a job's pause after a failure.
-const PATIENCE: Duration = Duration::from_secs(180);
 
 /// An account, and a live key of its administrator.
 pub struct Subscriber<'s> {

@@ -7,6 +7,7 @@ use control::config::WebhooksConfig;
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use tests_service::PATIENCE;
 use tests_service::TestServer;
 use tests_service::http::{Request, Response};
 use tests_service::receiver::{Received, Receiver};
@@ -18,8 +19,6 @@ const EVENTS: &str = "/api/v1/webhooks/events";
 const TEST: &str = "/api/v1/webhooks/test";
 const ROTATE: &str = "/api/v1/keys/apikey/rotate";
 const OWN_SECRET: &str = "a-secret-of-the-customer-s-own-with-more-than-32-characters";
-/// Longest time that a test waits for a record.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Starts a node that may send webhooks to addresses of this machine.
 async fn server() -> TestServer {

@@ -18,4 +18,9 @@ pub mod users;
 pub mod wire;
 pub mod worker;
 
+use std::time::Duration;
+
 pub use server::TestServer;
+
+/// Longest time that a test waits for something to become true: much longer than a machine under load takes.
+pub const PATIENCE: Duration = Duration::from_secs(300);

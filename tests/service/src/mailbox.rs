@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Longest time that a test waits for an e-mail.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::PATIENCE;
 
 /// A mailbox for all addresses. The server runs until the mailbox is dropped.
 pub struct Mailbox {

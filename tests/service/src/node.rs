@@ -19,10 +19,9 @@ use tempfile::TempDir;
 use tests_extent::Extent;
 use tests_store::{Kind, patiently};
 
+use crate::PATIENCE;
 use crate::http::{Request, Response};
 
-/// Longest time that [`until`] waits.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Pause between two looks.
 const LOOK: Duration = Duration::from_millis(20);
 

@@ -11,8 +11,7 @@ use zeroize::Zeroizing;
 
 use control::cache_store::CacheStoreConfig;
 
-/// Longest time that a server takes to start.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::PATIENCE;
 
 /// Starts a server, prints its process id, and ends the server when the input closes. Prints nothing on a machine
 /// without Redis.

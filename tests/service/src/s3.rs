@@ -11,8 +11,8 @@ use control::config::{BucketConfig, BucketUrl};
 use tempfile::TempDir;
 use zeroize::Zeroizing;
 
-/// Longest time that a server takes to start.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::PATIENCE;
+
 const BUCKET: &str = "ango-test";
 const ACCESS_KEY: &str = "test";
 const SECRET: &str = "test-secret";

@@ -16,13 +16,11 @@ use tempfile::TempDir;
 
 use tests_store::{Kind, patiently};
 
+use crate::PATIENCE;
 use crate::canary::{self, Canary};
 
 use crate::http::{Request, Response};
 use crate::worker;
-
-/// Longest time that a test waits for something to become true.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A node in this process.
 pub struct TestServer {
