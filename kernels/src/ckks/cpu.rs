@@ -40,6 +40,11 @@ pub type Rows<'a> = &'a [&'a [u32]];
 /// Mutable rows, for results.
 pub type RowsMut<'a, 'b> = &'a mut [&'b mut [u32]];
 
+/// The rows of both polynomials of a ciphertext for one prime.
+fn both<'a>(rows: Rows<'a>, at: usize) -> [&'a [u32]; 2] {
+    [rows[at], rows[rows.len() / 2 + at]]
+}
+
 /// Evaluates operations under one parameter set.
 pub struct Evaluator {
     params: Params,
@@ -145,7 +150,21 @@ impl Evaluator {
         &self,
         level: usize,
         to: usize,
-        [a, b]: [Rows<'_>; 2],
+        factors: [Rows<'_>; 2],
+        relinearization: &LoadedPart,
+        out: RowsMut<'_, '_>,
+    ) -> Result<()> {
+        self.sum_of_products(level, to, &[factors], None, relinearization, out)
+    }
+
+    /// Computes `out`, the sum of `a b` over all pairs, plus the ciphertext `plus`, with one relinearization. The level of the
+    /// result is as for [`Evaluator::multiply`].
+    pub fn sum_of_products(
+        &self,
+        level: usize,
+        to: usize,
+        pairs: &[[Rows<'_>; 2]],
+        plus: Option<Rows<'_>>,
         relinearization: &LoadedPart,
         out: RowsMut<'_, '_>,
     ) -> Result<()> {
@@ -161,11 +180,21 @@ impl Evaluator {
         }
         for_each(self.threads, &mut of_primes, |(at, out)| {
             let modulus = self.params.primes()[primes[*at]];
-            let [d0, d1, d2] = out;
-            let inputs = |rows: Rows<'_>| -> [usize; 2] { [*at, rows.len() / 2 + *at] };
-            let [a0, a1] = inputs(a);
-            let [b0, b1] = inputs(b);
-            pointwise::tensor(self.isa, modulus, [a[a0], a[a1]], [b[b0], b[b1]], [d0, d1, d2]);
+            for (pair, [a, b]) in pairs.iter().enumerate() {
+                let (a, b, [d0, d1, d2]) = (both(a, *at), both(b, *at), &mut *out);
+                if pair == 0 {
+                    pointwise::tensor(self.isa, modulus, a, b, [d0, d1, d2]);
+                } else {
+                    pointwise::add_tensor(self.isa, modulus, a, b, [d0, d1, d2]);
+                }
+            }
+            if let Some(plus) = plus {
+                // the products are divided by 2^32 so far
+                let divided = Root::new(modulus, modulus.inverse(modulus.pow(2 % modulus.q(), 32)));
+                for (sum, row) in out.iter_mut().zip(both(plus, *at)) {
+                    pointwise::add_scaled(self.isa, modulus, row, divided, sum);
+                }
+            }
             Ok(())
         })?;
         drop(of_primes);

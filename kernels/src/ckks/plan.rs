@@ -76,6 +76,13 @@ pub enum Step {
         /// Level of the result: the level of the factors, or the level below.
         to: usize,
     },
+    /// The sum of `a b` over all pairs, plus a ciphertext if there is one, relinearized and rescaled once to the level below.
+    SumOfProducts {
+        /// The factors.
+        pairs: Arc<[(Value, Value)]>,
+        /// A ciphertext of the factors' level and the products' scale.
+        plus: Option<Value>,
+    },
     /// A ciphertext of level 0, raised to the highest level of the chain: its residues are read as the whole numbers
     /// nearest to 0.
     Raise(Value),
@@ -107,6 +114,7 @@ impl Step {
     /// The ciphertexts that the step reads.
     pub fn reads(&self) -> impl Iterator<Item = Value> {
         let none: &[Term] = &[];
+        let pairs = if let Step::SumOfProducts { pairs, .. } = self { &pairs[..] } else { &[] };
         let (first, second, terms) = match self {
             Step::Add(a, b) | Step::Sub(a, b) | Step::Multiply { a, b, .. } => (Some(*a), Some(*b), none),
             Step::AddPlain(a, _) | Step::MultiplyPlain(a, _) => (Some(*a), None, none),
@@ -114,8 +122,10 @@ impl Step {
             Step::Divide { a, .. } | Step::Automorphism { a, .. } | Step::Switch { a, .. } => (Some(*a), None, none),
             Step::Raise(a) | Step::AddImages { a, .. } => (Some(*a), None, none),
             Step::WeightedSum(terms) => (None, None, &terms[..]),
+            Step::SumOfProducts { plus, .. } => (None, *plus, none),
         };
-        first.into_iter().chain(second).chain(terms.iter().map(|term| term.value))
+        let factors = pairs.iter().flat_map(|(a, b)| [*a, *b]);
+        factors.chain(first).chain(second).chain(terms.iter().map(|term| term.value))
     }
 
     /// The plaintext that the step reads.
@@ -130,7 +140,7 @@ impl Step {
     pub fn parts(&self) -> impl Iterator<Item = PartKind> {
         let none: &[u32] = &[];
         let (part, elements) = match self {
-            Step::Multiply { .. } => (Some(PartKind::Relinearization), none),
+            Step::Multiply { .. } | Step::SumOfProducts { .. } => (Some(PartKind::Relinearization), none),
             Step::Automorphism { element, .. } => (Some(PartKind::Galois(*element)), none),
             Step::Switch { kind, .. } => (Some(*kind), none),
             Step::AddImages { elements, .. } => (None, &elements[..]),
@@ -351,6 +361,7 @@ fn units(params: &Params, nodes: &[Node], step: &Step) -> u32 {
     };
     let work = match step {
         Step::Multiply { .. } => switch(PartKind::Relinearization) + 8 * of_level,
+        Step::SumOfProducts { pairs, .. } => switch(PartKind::Relinearization) + 8 * pairs.len() as u64 * of_level,
         Step::Automorphism { element, .. } => switch(PartKind::Galois(*element)) + 2 * of_level,
         Step::Switch { kind, .. } => switch(*kind) + 2 * of_level,
         Step::AddImages { elements, .. } => {

@@ -94,6 +94,21 @@ pub(crate) fn tensor(isa: Isa, modulus: Modulus, a: [&[u32]; 2], b: [&[u32]; 2],
     dispatch_tensor(isa, modulus, a, b, square, out);
 }
 
+/// Like [`tensor`], but adds the three results to `out`, whose rows are in `[0, 2q)` before and after.
+pub(crate) fn add_tensor(isa: Isa, modulus: Modulus, a: [&[u32]; 2], b: [&[u32]; 2], out: [&mut [u32]; 3]) {
+    let n = a[0].len();
+    let inputs = a.iter().chain(&b).all(|row| row.len() == n);
+    assert!(inputs && out.iter().all(|row| row.len() == n) && whole(isa, a[0]), "rows of one degree");
+    let square = Root::new(modulus, modulus.pow(2 % modulus.q(), 32));
+    dispatch_add_tensor(isa, modulus, a, b, square, out);
+}
+
+/// Computes `out = out + x w`, for any words `x`. The words of `out` are in `[0, 2q)` before and after.
+pub(crate) fn add_scaled(isa: Isa, modulus: Modulus, x: &[u32], w: Root, out: &mut [u32]) {
+    assert!(x.len() == out.len() && whole(isa, out), "rows of one degree");
+    dispatch_add_scaled(isa, modulus, x, w, out);
+}
+
 /// Computes `out = t + x w`, plus `y z` if a second product is given. `t` is in `[0, 2q)`, `x` and `y` are any words;
 /// the results are in `[0, q)`.
 pub(crate) fn combine(
@@ -218,21 +233,61 @@ unsafe fn multiply_add_rows<S: Simd>(
 
 #[inline(always)]
 unsafe fn tensor_rows<S: Simd>(modulus: Modulus, a: [&[u32]; 2], b: [&[u32]; 2], square: Root, out: [&mut [u32]; 3]) {
+    // SAFETY: as for `tensor_rows_of`.
+    unsafe { tensor_rows_of::<S, false>(modulus, a, b, square, out) }
+}
+
+#[inline(always)]
+unsafe fn add_tensor_rows<S: Simd>(
+    modulus: Modulus,
+    a: [&[u32]; 2],
+    b: [&[u32]; 2],
+    square: Root,
+    out: [&mut [u32]; 3],
+) {
+    // SAFETY: as for `tensor_rows_of`.
+    unsafe { tensor_rows_of::<S, true>(modulus, a, b, square, out) }
+}
+
+#[inline(always)]
+unsafe fn tensor_rows_of<S: Simd, const ADDS: bool>(
+    modulus: Modulus,
+    a: [&[u32]; 2],
+    b: [&[u32]; 2],
+    square: Root,
+    out: [&mut [u32]; 3],
+) {
     // SAFETY: the caller promises that the processor supports `S`, and that all rows have one length, a multiple of
     // `LANES`.
     unsafe {
         let m = Lanes::<S>::of(modulus);
-        let [out_0, out_1, out_2] = out;
-        for at in (0..out_0.len()).step_by(S::LANES) {
+        let n = a[0].len();
+        let out = out.map(|row| row.as_mut_ptr());
+        for at in (0..n).step_by(S::LANES) {
             let [a0, a1] = a.map(|row| S::load(row.as_ptr().add(at)));
             let [b0, b1] = b.map(|row| S::load(row.as_ptr().add(at)));
             let zero = S::wide_zero();
             let product = m.reduced(S::mul_add_wide(zero, a0, b0));
             let cross = m.reduced(S::mul_add_wide(S::mul_add_wide(zero, a0, b1), a1, b0));
             let last = m.times(m.reduced(S::mul_add_wide(zero, a1, b1)), square);
-            S::store(out_0.as_mut_ptr().add(at), product);
-            S::store(out_1.as_mut_ptr().add(at), cross);
-            S::store(out_2.as_mut_ptr().add(at), last);
+            for (out, word) in out.into_iter().zip([product, cross, last]) {
+                let word = if ADDS { reduce::<S>(S::add(S::load(out.add(at)), word), m.q2) } else { word };
+                S::store(out.add(at), word);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn add_scaled_row<S: Simd>(modulus: Modulus, x: &[u32], w: Root, out: &mut [u32]) {
+    // SAFETY: the caller promises that the processor supports `S`, and that both rows have one length, a multiple of
+    // `LANES`.
+    unsafe {
+        let m = Lanes::<S>::of(modulus);
+        for at in (0..out.len()).step_by(S::LANES) {
+            let place = out.as_mut_ptr().add(at);
+            let sum = S::add(S::load(place), m.times(S::load(x.as_ptr().add(at)), w));
+            S::store(place, reduce::<S>(sum, m.q2));
         }
     }
 }
@@ -358,6 +413,18 @@ crate::cpu::simd::dispatch! {
     fn dispatch_tensor = tensor_rows(modulus: Modulus, a: [&[u32]; 2], b: [&[u32]; 2], square: Root, out: [&mut [u32]; 3])
 }
 crate::cpu::simd::dispatch! {
+    fn dispatch_add_tensor = add_tensor_rows(
+        modulus: Modulus,
+        a: [&[u32]; 2],
+        b: [&[u32]; 2],
+        square: Root,
+        out: [&mut [u32]; 3],
+    )
+}
+crate::cpu::simd::dispatch! {
+    fn dispatch_add_scaled = add_scaled_row(modulus: Modulus, x: &[u32], w: Root, out: &mut [u32])
+}
+crate::cpu::simd::dispatch! {
     fn dispatch_combine = combine_rows(
         modulus: Modulus,
         t: &[u32],
@@ -390,6 +457,20 @@ mod tests {
                 for i in 0..n {
                     let expected = [m.add(a0[i], b0[i]), m.sub(a0[i], b0[i]), m.mul(a0[i], b0[i])];
                     assert_eq!([out[0][i], out[1][i], out[2][i]], expected, "{q} {isa:?} {i}");
+                }
+                let mut products = [(); 3].map(|()| vec![0; n]);
+                let [d0, d1, d2] = &mut products;
+                tensor(isa, m, [&a0, &a1], [&b0, &b1], [d0, d1, d2]);
+                let mut sums = [&lazy, &lazy, &lazy].map(Clone::clone);
+                let [d0, d1, d2] = &mut sums;
+                add_tensor(isa, m, [&a0, &a1], [&b0, &b1], [d0, d1, d2]);
+                add_scaled(isa, m, &any, w, d2);
+                for i in 0..n {
+                    let added = [0, 0, m.mul(any[i] % q, w.value)];
+                    for ((sum, product), added) in sums.iter().zip(&products).zip(added) {
+                        assert!(sum[i] < 2 * q, "{q} {isa:?} {i}");
+                        assert_eq!(sum[i] % q, m.add(m.add(lazy[i] % q, product[i] % q), added), "{q} {isa:?} {i}");
+                    }
                 }
                 scale(isa, m, &any, w, &mut out[0]);
                 combine(isa, m, &lazy, (&any, w), None, &mut out[1]);

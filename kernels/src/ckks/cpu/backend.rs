@@ -162,6 +162,15 @@ fn run_step(
             let factors = [&reads[0][..], &reads[reads.len() - 1][..]];
             evaluator.multiply(level(a), to, factors, part(parts, PartKind::Relinearization), out)
         }
+        Step::SumOfProducts { ref pairs, plus } => {
+            let (factors, rest) = reads.split_at(2 * pairs.len());
+            let factors: Vec<[Rows<'_>; 2]> =
+                factors.chunks_exact(2).map(|pair| [&pair[0][..], &pair[1][..]]).collect();
+            let relinearization = part(parts, PartKind::Relinearization);
+            let plus = plus.map(|_| &rest[0][..]);
+            let from = level(pairs[0].0);
+            evaluator.sum_of_products(from, from - 1, &factors, plus, relinearization, out)
+        }
         Step::Raise(_) => evaluator.raise(&reads[0], out),
         Step::Switch { a, kind } => evaluator.automorphism(level(a), 1, &reads[0], part(parts, kind), out),
         Step::AddImages { a, ref elements } => {

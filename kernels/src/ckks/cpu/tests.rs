@@ -176,6 +176,52 @@ fn a_ciphertext_and_its_images_add_up_at_every_level_and_on_every_instruction_se
     }
 }
 
+#[test]
+fn products_and_a_ciphertext_add_up_with_one_relinearization() {
+    for (n, scale_bits, depth) in [(64, 30, 3), (256, 50, 3), (64, 33, 5), (4096, 40, 2)] {
+        let params = params(n, scale_bits, depth);
+        let mut toy = Toy::new(&params, u64::from(scale_bits));
+        let evaluators: Vec<Evaluator> =
+            Isa::available().iter().enumerate().map(|(at, &isa)| Evaluator::new(&params, isa, 1 + at)).collect();
+        let evaluator = &evaluators[0];
+        let top = params.level_max();
+        let part = toy.load(evaluator, PartKind::Relinearization, top);
+        for level in 1..=top {
+            let numbers: Vec<Vec<f64>> = (0..5).map(|_| toy.reals()).collect();
+            let factors: Vec<ToyCiphertext> = numbers[..4].iter().map(|x| toy.encrypt_reals(x, level)).collect();
+            let (divisor, squared) = (params.chain().divisor(level, level - 1), factors[0].scale.powi(2));
+            let plus: Vec<Complex> = numbers[4].iter().map(|&x| x.into()).collect();
+            let plus = toy.encrypt(&plus, level, squared);
+            // the first factor is squared, and also a factor of another product
+            for pairs in [vec![(0, 0)], vec![(0, 1), (2, 3)], vec![(0, 0), (0, 3), (1, 2)]] {
+                for has_plus in [false, true] {
+                    let case = format!("N {n}, scale {scale_bits}, level {level}, {pairs:?}, {has_plus}");
+                    let inputs: Vec<&ToyCiphertext> = factors.iter().chain([&plus]).collect();
+                    let with = |evaluator: &Evaluator, part: &LoadedPart| {
+                        computed(evaluator, &inputs, (level - 1, squared / divisor), |rows, out| {
+                            let of: Vec<[Rows<'_>; 2]> = pairs.iter().map(|&(a, b)| [&rows[a][..], &rows[b]]).collect();
+                            let plus = has_plus.then_some(&rows[4][..]);
+                            evaluator.sum_of_products(level, level - 1, &of, plus, part, out)
+                        })
+                    };
+                    let sum = with(evaluator, &part);
+                    let of_slot = |slot: usize| {
+                        let products = pairs.iter().map(|&(a, b)| numbers[a][slot] * numbers[b][slot]);
+                        products.sum::<f64>() + if has_plus { numbers[4][slot] } else { 0.0 }
+                    };
+                    let error = worst(&toy.decrypt(&sum), (0..params.slots()).map(of_slot));
+                    let tolerance = (6.0 - f64::from(scale_bits)).exp2() * (4 * n) as f64;
+                    assert!(error < tolerance, "{case}: an error of {error}");
+                    for other in &evaluators[1..] {
+                        let part = toy_part(other, &part, evaluator);
+                        assert!(with(other, &part).words == sum.words, "{case}: {:?}", other.isa);
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// Lays a part out again, for the instruction set of another evaluator.
 fn toy_part(to: &Evaluator, part: &LoadedPart, from: &Evaluator) -> LoadedPart {
     let mut out = to.room_for_part(&part.digits, &part.primes).unwrap();

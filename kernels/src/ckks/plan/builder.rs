@@ -214,6 +214,39 @@ impl PlanBuilder {
         self.push(Some(Step::Multiply { a, b, to: level - 1 }), level - 1, scale, noise, own)
     }
 
+    /// Adds a step that computes the sum of `a b` over all pairs and of `plus`, and rescales the sum to the level below.
+    /// All factors and `plus` have one level. All products and `plus` have, but for a drift, the same scale.
+    ///
+    /// # Panics
+    /// When there is no pair, or the level is 0.
+    pub fn sum_of_products(&mut self, pairs: &[(Value, Value)], plus: Option<Value>) -> Value {
+        let n = self.params.n();
+        let mut terms: Vec<(usize, f64, Product)> = pairs.iter().map(|&(a, b)| self.product(a, b)).collect();
+        terms.extend(plus.map(|plus| {
+            let Node { level, scale, noise, .. } = self.nodes[plus.0];
+            (level, scale, Product { noise, small: Noise::new(0.0, 0.0) })
+        }));
+        let level = terms[0].0;
+        assert!(level > 0, "factors of a level above 0");
+        // as in a sum, the scale of the largest numbers is that of the result, because a drift is an error relative to them
+        let bound = |(_, _, product): &(usize, f64, Product)| product.noise.value_bound;
+        let largest = terms.iter().max_by(|a, b| bound(a).total_cmp(&bound(b))).expect("a pair").1;
+        let mut own = Own::default();
+        let (mut sum, mut small) = (Noise::new(0.0, 0.0), Noise::new(0.0, 0.0));
+        for (of, scale, product) in &terms {
+            assert_eq!(*of, level, "terms of one level");
+            assert!(drift(*scale, largest) < SCALE_DRIFT_MAX, "terms of one scale: {scale} and {largest}");
+            sum = sum.add(product.noise, [largest, *scale], n);
+            small = small.add(product.small, [largest, *scale], n);
+            own.bound +=
+                product.noise.value_bound * (scale - largest).abs() / self.params.chain().divisor(level, level - 1);
+        }
+        let after = |noise: Noise| noise.relinearize_rescale(&self.params, self.key_level, level, level - 1);
+        own.variance = after(Noise::new(0.0, small.variance)).variance;
+        let (noise, scale) = (after(sum), largest / self.params.chain().divisor(level, level - 1));
+        self.push(Some(Step::SumOfProducts { pairs: pairs.into(), plus }), level - 1, scale, noise, own)
+    }
+
     /// Adds a step that brings `a` to the level below. The scale is divided by [`super::super::Chain::divisor`].
     pub fn rescale(&mut self, a: Value) -> Value {
         let Node { level, scale, noise, .. } = self.nodes[a.0];

@@ -76,6 +76,13 @@ fn values(nodes: &[Node], first: usize, points: &[f64]) -> Vec<Vec<f64>> {
             Step::Add(a, b) => pairs(a, b, |a, b| a + b),
             Step::Sub(a, b) => pairs(a, b, |a, b| a - b),
             Step::Multiply { a, b, .. } => pairs(a, b, |a, b| a * b),
+            Step::SumOfProducts { pairs: ref of, plus } => {
+                let term = |point: usize| {
+                    let products = of.iter().map(|&(a, b)| values[a.0 - first][point] * values[b.0 - first][point]);
+                    products.sum::<f64>() + plus.map_or(0.0, |plus| values[plus.0 - first][point])
+                };
+                (0..points.len()).map(term).collect()
+            }
             Step::MultiplyInteger(a, factor) => {
                 let factor = factor as f64 * scale(a) / node.scale;
                 of(a).iter().map(|a| a * factor).collect()
@@ -109,6 +116,13 @@ fn gains(nodes: &[Node], first: usize, values: &[Vec<f64>]) -> Vec<Vec<f64>> {
             Step::Multiply { a, b, .. } => {
                 pass(a, &|point| values[b.0 - first][point]);
                 pass(b, &|point| values[a.0 - first][point]);
+            }
+            Step::SumOfProducts { pairs: ref of, plus } => {
+                for &(a, b) in of.iter() {
+                    pass(a, &|point| values[b.0 - first][point]);
+                    pass(b, &|point| values[a.0 - first][point]);
+                }
+                plus.into_iter().for_each(|plus| pass(plus, &|_| 1.0));
             }
             Step::MultiplyInteger(a, factor) => {
                 let factor = factor as f64 * nodes[a.0 - first].scale / node.scale;
