@@ -17,8 +17,8 @@ pub const PLAIN_NUMBERS_MAX: usize = 16384;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ComputeRequest {
-    /// `add`, `multiply`, `add-plain`, `multiply-plain`, `negate`, `rescale`, `rotate`, `matmul`, `poly-eval` or
-    /// `bootstrap`. Needed unless the path contains the operation. With an operation in the path, this member may be
+    /// `add`, `multiply`, `add-plain`, `multiply-plain`, `negate`, `rescale`, `rotate`, `matmul`, `matmul-plain`,
+    /// `poly-eval` or `bootstrap`. Needed unless the path contains the operation. With an operation in the path, this member may be
     /// absent; if present, it must be the same operation.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(example = "multiply"))]
@@ -30,7 +30,8 @@ pub struct ComputeRequest {
     /// other operation.
     #[serde(deserialize_with = "lists::list::<CIPHERTEXT_IDS_MAX, _, _>")]
     pub ciphertext_ids: Vec<String>,
-    /// For `add-plain` and `multiply-plain`: one number for each slot. For `rotate` the first number may be the number
+    /// For `add-plain` and `multiply-plain`: one number for each slot. For `matmul-plain`: the n * n numbers of the matrix,
+    /// row after row. For `rotate` the first number may be the number
     /// of steps; if `rotation_steps` is present too, both must agree.
     #[serde(
         default,

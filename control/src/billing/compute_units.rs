@@ -68,7 +68,8 @@ fn weight(operation: Operation) -> u64 {
         Operation::MultiplyPlain => 2,
         Operation::Multiply | Operation::Rotate => 5,
         Operation::PolyEval => 10,
-        Operation::Matmul => 20,
+        // our addition has the weight of `matmul`
+        Operation::Matmul | Operation::MatmulPlain => 20,
         Operation::Bootstrap => 50,
     }
 }
@@ -89,6 +90,7 @@ mod tests {
             (Operation::Rotate, 5, 10_000, 1_500),
             (Operation::PolyEval, 10, 20_000, 3_000),
             (Operation::Matmul, 20, 40_000, 6_000),
+            (Operation::MatmulPlain, 20, 40_000, 6_000),
             (Operation::Bootstrap, 50, 100_000, 15_000),
         ] {
             let price = OperationPrice::of(operation, "150".parse().unwrap());

@@ -30,6 +30,10 @@ async fn every_operation_computes_what_it_says_and_costs_what_the_list_says() {
     // this key's ciphertexts have 32 slots, enough for a matrix of 4 x 4 numbers
     let matrix: Vec<f64> = (0..16).map(|at| f64::from(at % 5) - 2.0).collect();
     let product: Vec<f64> = (0..4).map(|row| (0..4).map(|j| matrix[4 * row + j] * B[j]).sum()).collect();
+    // a matrix of another dimension
+    let rows: Vec<f64> = (0..64).map(|at| f64::from(at % 7) / 4.0 - 0.5).collect();
+    let public_product: Vec<f64> = (0..8).map(|row| (0..4).map(|j| rows[8 * row + j] * B[j]).sum()).collect();
+    let of_matrix = json!({"plain_operand": rows});
     let matrix = numbers.encrypted(&matrix).await;
     let of = |compute: fn(f64, f64) -> f64| A.iter().zip(&B).map(|(a, b)| compute(*a, *b)).collect::<Vec<f64>>();
     let with_plain = json!({"plain_operand": plain});
@@ -49,6 +53,7 @@ async fn every_operation_computes_what_it_says_and_costs_what_the_list_says() {
         ("rotate", vec![&a], json!({"rotation_steps": 1}), vec![-2.0, 0.25, 3.0, 0.0], 3, 5, "0.0015"),
         // C10
         ("matmul", vec![&matrix, &b], json!({}), product, 1, 20, "0.006"),
+        ("matmul-plain", vec![&b], of_matrix, public_product, 2, 20, "0.006"),
         ("poly-eval", vec![&a], polynomial, of(|a, _| 0.5 - a + 0.25 * a * a), 1, 10, "0.003"),
     ] {
         let answer = numbers.compute(operation, &ids, more).await;
@@ -164,6 +169,15 @@ async fn c5_c7_c8_c9_bad_requests_are_refused_with_their_codes_and_cost_nothing(
         ("multiply-plain", vec![&a], plain(0, 1.0), 400, "INVALID_PARAMS"),
         ("add-plain", vec![&a], plain(slots, 1e300), 400, "INVALID_PARAMS"),
         ("add-plain", vec![&a], json!({"plain_operand": "1"}), 422, "VALIDATION_ERROR"),
+        ("matmul-plain", vec![&a], json!({}), 400, "MISSING_PLAIN_OPERAND"),
+        ("matmul-plain", vec![&a, &a], plain(16, 1.0), 400, "INVALID_REQUEST"),
+        // no square, a square of no power of two, nothing, one number, and more rows than slots
+        ("matmul-plain", vec![&a], plain(8, 1.0), 400, "INVALID_PARAMS"),
+        ("matmul-plain", vec![&a], plain(9, 1.0), 400, "INVALID_PARAMS"),
+        ("matmul-plain", vec![&a], plain(0, 1.0), 400, "INVALID_PARAMS"),
+        ("matmul-plain", vec![&a], plain(1, 1.0), 400, "INVALID_PARAMS"),
+        ("matmul-plain", vec![&a], plain(4096, 1.0), 400, "INVALID_PARAMS"),
+        ("matmul-plain", vec![&a], plain(16, 1e9), 400, "INVALID_PARAMS"),
         ("rotate", vec![&a], json!({}), 400, "INVALID_PARAMS"),
         ("rotate", vec![&a], json!({"plain_operand": [0.5]}), 400, "INVALID_PARAMS"),
         ("rotate", vec![&a], json!({"plain_operand": []}), 400, "INVALID_PARAMS"),

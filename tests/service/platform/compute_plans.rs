@@ -46,6 +46,8 @@ async fn a_plan_tells_what_the_operation_then_gives_and_takes() {
         ("rotate", vec![&a], json!({"rotation_steps": 5}), Some(2)),
         ("rotate", vec![&a], json!({"rotation_steps": 64}), Some(0)),
         ("matmul", vec![&a, &a], json!({}), None),
+        // three doublings to 32 slots, one baby step and one giant step
+        ("matmul-plain", vec![&a], json!({"plain_operand": vec![0.25; 16]}), Some(5)),
         ("poly-eval", vec![&a], polynomial, None),
         ("bootstrap", vec![&a], json!({}), None),
     ] {
@@ -137,6 +139,8 @@ async fn a_plan_is_refused_as_its_operation_is() {
         ("add-plain", vec![&a], json!({"plain_operand": vec![1.0; slots - 1]})),
         ("add-plain", vec![&a], json!({"plain_operand": vec![1e300; slots]})),
         ("multiply-plain", vec![&a], json!({"plain_operand": vec![1e30; slots]})),
+        ("matmul-plain", vec![&a], json!({"plain_operand": vec![1e30; 16]})),
+        ("matmul-plain", vec![&a], json!({"plain_operand": vec![1.0; 15]})),
         ("poly-eval", vec![&a], json!({"polynomial_coeffs": vec![0.1; 66]})),
         ("poly-eval", vec![&a], json!({"polynomial_coeffs": vec![0.1; 65]})),
         ("poly-eval", vec![&a], json!({"polynomial_coeffs": []})),

@@ -63,7 +63,8 @@ impl JsonBody for ComputeRequest {
 
 /// Run an operation on encrypted numbers.
 ///
-/// `{op}` is `add`, `multiply`, `add-plain`, `multiply-plain`, `negate`, `rescale`, `rotate`, `matmul`, `poly-eval` or `bootstrap`.
+/// `{op}` is `add`, `multiply`, `add-plain`, `multiply-plain`, `negate`, `rescale`, `rotate`, `matmul`, `matmul-plain`,
+/// `poly-eval` or `bootstrap`.
 ///
 /// `add`, `multiply` and `matmul` take two ciphertexts of the same key and level. `matmul` takes the matrix, then the vector. The
 /// matrix is square, d x d, row by row; d is the largest power of two with d * d <= `slot_count`. The vector is in the first d
@@ -78,6 +79,12 @@ impl JsonBody for ComputeRequest {
 /// 1. `matmul` of M and v: the first d slots of the result, at level 4, are M v.
 /// 2. `poly-eval` with `polynomial_coeffs` `[0.5, 0.25]`: the activation, at level 3.
 /// 3. `rescale` W three times, so that both have level 3; `matmul` of W and the activation, at level 0.
+///
+/// `matmul-plain` takes a vector, and in `plain_operand` a matrix that the node sees, such as the weights of a model: n * n
+/// numbers, row after row, where n is a power of two up to 128 and `slot_count`. The vector is in the first n slots, with
+/// zeros behind. The result is in the first n slots and again in every run of n slots after them. `matmul-plain` uses one
+/// level, or two if other numbers may stand behind the vector. It is several times faster than `matmul`, and n does not
+/// depend on the number of slots. For a matrix that is not square, fill up with zeros.
 ///
 /// A product uses up a level: `rescale` gives the product the scale of the next level. With `scale_stable` the product
 /// is rescaled at once. `poly-eval` uses ceil(log2(degree + 1)) levels, `matmul` two or three. Polynomials are most precise if

@@ -25,7 +25,8 @@ use crate::cli::files::{self, FileReaders};
 /// beside it, no plan is written.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("what").required(true).args([
-    "add", "multiply", "negate", "rescale", "rotate", "add_plain", "multiply_plain", "polynomial", "matmul", "bootstrap",
+    "add", "multiply", "negate", "rescale", "rotate", "add_plain", "multiply_plain", "polynomial", "matmul", "matmul_plain",
+    "bootstrap",
 ]))]
 pub struct RunArgs {
     #[command(flatten)]
@@ -57,6 +58,9 @@ pub struct RunArgs {
     /// A square matrix, row after row, times a vector.
     #[arg(long)]
     matmul: bool,
+    /// A square matrix, row after row, which the node sees, times the input.
+    #[arg(long, value_name = "NUMBERS", allow_hyphen_values = true)]
+    matmul_plain: Option<String>,
     /// Bootstrap the input: the result has all levels again.
     #[arg(long)]
     bootstrap: bool,
@@ -105,6 +109,7 @@ impl RunArgs {
             (self.multiply_plain.is_some(), "multiply-plain"),
             (self.polynomial.is_some(), "poly-eval"),
             (self.matmul, "matmul"),
+            (self.matmul_plain.is_some(), "matmul-plain"),
         ];
         named.into_iter().find(|(given, _)| *given).map_or("bootstrap", |(_, name)| name)
     }
@@ -167,12 +172,12 @@ async fn compute(
     known: &[Operand],
 ) -> anyhow::Result<Answer> {
     let plain = args.add_plain.as_ref().or(args.multiply_plain.as_ref());
-    let plain_operand = match plain {
-        Some(text) => {
+    let plain_operand = match (plain, &args.matmul_plain) {
+        (Some(text), _) => {
             let slots = client.encryption_key(key).await?.slot_count as usize;
             Some(padded(parse_numbers(text)?, slots)?)
         }
-        None => None,
+        (None, matrix) => matrix.as_deref().map(parse_numbers).transpose()?,
     };
     let mut ids = Vec::with_capacity(ciphertexts.len());
     for ciphertext in ciphertexts {
