@@ -11,8 +11,7 @@
 //! selects one of `LANES` permutations of the vector's lanes.
 
 use crate::cpu::ntt::{NttTables, reduce};
-use crate::cpu::pointwise::Square;
-use crate::cpu::simd::{Isa, LANES_MAX, Simd};
+use crate::cpu::simd::{Isa, Simd, Square};
 use crate::modular::Modulus;
 
 /// A permutation of a row's words, stored as the place from which each word comes.
@@ -126,7 +125,7 @@ unsafe fn permute_row<S: Simd>(permutation: &Permutation, row: &[u32], out: &mut
 #[inline(always)]
 unsafe fn permute_add_row<S: Simd>(permutation: &Permutation, modulus: Modulus, row: &[u32], out: &mut [u32]) {
     let words = S::LANES * S::LANES;
-    let mut permuted = Square([0; LANES_MAX * LANES_MAX]);
+    let mut permuted = Square::default();
     for (at, out) in out.chunks_exact_mut(words).enumerate() {
         let from = row[permutation.source(at) * words..][..words].as_ptr();
         // SAFETY: the caller promises that the processor supports `S`. All squares are whole, and `permuted` has the size

@@ -2,7 +2,7 @@
 
 use crate::cpu::automorphism::Permutation;
 use crate::cpu::ntt::{self, NttTables, reduce};
-use crate::cpu::simd::{Isa, LANES_MAX, Simd};
+use crate::cpu::simd::{Isa, Simd, Square};
 use crate::modular::Modulus;
 use crate::ring::Root;
 
@@ -349,7 +349,7 @@ unsafe fn combine_squares<S: Simd, const SHORT: bool>(
         let modulus = tables.modulus();
         let (m, one) = (Lanes::<S>::of(modulus), Root::new(modulus, 1));
         let words = S::LANES * S::LANES;
-        let mut combined = Square([0; LANES_MAX * LANES_MAX]);
+        let mut combined = Square::default();
         for square in 0..out.len() / words {
             let source = permutation.map_or(square, |permutation| permutation.source(square));
             ntt::end_square::<S, SHORT>(tables, t, source);
@@ -374,10 +374,6 @@ unsafe fn combine_squares<S: Simd, const SHORT: bool>(
         }
     }
 }
-
-/// Words aligned to whole cache lines.
-#[repr(align(64))]
-pub(crate) struct Square(pub(crate) [u32; LANES_MAX * LANES_MAX]);
 
 crate::cpu::simd::dispatch! {
     fn dispatch_combine_begun = combine_begun_rows(

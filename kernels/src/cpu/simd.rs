@@ -16,6 +16,16 @@ pub(crate) mod portable;
 /// The number of words in the longest vector.
 pub(crate) const LANES_MAX: usize = 16;
 
+/// Room for the words of a square, `LANES` vectors, aligned to whole cache lines.
+#[repr(align(64))]
+pub(crate) struct Square(pub(crate) [u32; LANES_MAX * LANES_MAX]);
+
+impl Default for Square {
+    fn default() -> Square {
+        Square([0; LANES_MAX * LANES_MAX])
+    }
+}
+
 /// Operations on vectors of `LANES` words, for one instruction set. All arithmetic is modulo 2^32 (or 2^64 for `Wide`).
 ///
 /// # Safety
