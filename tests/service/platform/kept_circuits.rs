@@ -1,7 +1,7 @@
 //! Circuits that an account stores by name.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use client::{Preset, netlists};
 use control::caller::Role;

@@ -22,7 +22,7 @@ enum Command {
     Key(keys::KeyArgs),
     Encrypt(encrypt::EncryptArgs),
     Decrypt(encrypt::DecryptArgs),
-    Run(run::RunArgs),
+    Run(Box<run::RunArgs>),
 }
 
 pub async fn numbers(args: NumbersArgs) -> anyhow::Result<()> {
@@ -31,7 +31,7 @@ pub async fn numbers(args: NumbersArgs) -> anyhow::Result<()> {
         Command::Key(args) => keys::key(args).await,
         Command::Encrypt(args) => encrypt::encrypt(args),
         Command::Decrypt(args) => encrypt::decrypt(args),
-        Command::Run(args) => run::run(args).await,
+        Command::Run(args) => run::run(*args).await,
     }
 }
 
