@@ -127,7 +127,8 @@ fn plan(params: &Params, operation: Operation, plain: Option<&[f64]>, coefficien
     let fresh = Operand { level, scale: params.level(level).scale, noise: Noise::encrypt_secret(1.0) };
     let operands = vec![fresh; operation.operands()];
     let powers = (0..params.slots().ilog2()).map(|bit| 1i64 << bit);
-    let steps = powers.chain(matmul::rotations(params.slots()).into_iter().map(|(steps, _)| steps));
+    let of_products = [matmul::doublings(params.slots()), matmul::thirds(params.slots())].concat();
+    let steps = powers.chain(of_products.into_iter().map(|(steps, _)| steps));
     let rotations = steps.map(|steps| (PartKind::Galois(rotation::element(n, steps)), level));
     let parts: Vec<_> = std::iter::once((PartKind::Relinearization, level)).chain(rotations).collect();
     let scale_stable = true;

@@ -16,7 +16,7 @@ mod tests;
 
 pub use key_rows::{KeyRows, evaluation_key_parts, power_of_two_steps, rotations};
 pub use levels::preparation;
-pub use parts::matrix_product_parts;
+pub use parts::{joint_rotation_parts, matrix_product_parts};
 pub use public_key::Encryptor;
 pub use record::Flooding;
 pub use secret_key::{Decrypted, SecretKey};

@@ -168,13 +168,14 @@ pub fn ciphertext_bytes_max(params: &Params) -> u64 {
 }
 
 /// Returns the size in bytes of the largest useful evaluation key for these parameters. Its parts are at the highest
-/// level: relinearization, conjugation, and rotations by powers of two in both directions. With bootstrapping, the key
-/// has at most 128 further parts: as many parts again, and the rotations of the bootstrapping matrices (readings K4).
+/// level: relinearization, conjugation, rotations by powers of two in both directions, and as many for matrix
+/// products. With bootstrapping, the key has at most 128 further parts: as many parts again, and the rotations of the
+/// bootstrapping matrices (readings K4).
 pub fn evaluation_key_bytes_max(params: &Params) -> u64 {
     const BOOTSTRAP_PARTS: u64 = 128;
     let part = container::part_bytes(params, ROTATION, params.raised_level()) as u64;
     let parts =
-        2 * u64::from(params.slots().ilog2()) + 4 + if params.literal().bootstrap { BOOTSTRAP_PARTS } else { 0 };
+        4 * u64::from(params.slots().ilog2()) + 4 + if params.literal().bootstrap { BOOTSTRAP_PARTS } else { 0 };
     parts * part + KEY_HEAD_BYTES as u64
 }
 

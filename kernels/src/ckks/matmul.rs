@@ -42,20 +42,15 @@ pub fn doublings(slots: usize) -> Vec<(i64, usize)> {
     repeat.chain(sum).chain(gather).collect()
 }
 
-/// Lists the rotations for which clients make keys: the [`doublings`], and for each pair of them, by `s` and `2 s`, the
-/// rotation by `3 s`, with which both become one step ([`PlanBuilder::add_images`]). Other rotations are composed of
-/// rotations by powers of two.
-pub fn rotations(slots: usize) -> Vec<(i64, usize)> {
+/// Lists the rotations by `3 s` for every two doublings by `s` and `2 s` of a product. With a key for it, both doublings become
+/// one step ([`PlanBuilder::add_images`]).
+pub fn thirds(slots: usize) -> Vec<(i64, usize)> {
     let all = doublings(slots);
-    let of_stage =
-        |down: usize| all.iter().filter(move |(_, of)| *of == down).map(|(steps, _)| *steps).collect::<Vec<_>>();
-    let thirds = |down: usize| pairs(&of_stage(down)).map(move |steps| (3 * steps, down)).collect::<Vec<_>>();
-    [all.clone(), thirds(0), thirds(1), thirds(LEVELS)].concat()
-}
-
-/// The first of every two doublings.
-fn pairs(doublings: &[i64]) -> impl Iterator<Item = i64> {
-    doublings.chunks_exact(2).map(|pair| pair[0]).collect::<Vec<_>>().into_iter()
+    let of_stage = |down: usize| {
+        let steps: Vec<i64> = all.iter().filter(|(_, of)| *of == down).map(|(steps, _)| *steps).collect();
+        steps.chunks_exact(2).map(|pair| (3 * pair[0], down)).collect::<Vec<_>>()
+    };
+    (0..=LEVELS).flat_map(of_stage).collect()
 }
 
 /// The rotations of a key.

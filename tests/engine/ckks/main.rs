@@ -10,8 +10,8 @@ mod steer;
 mod training;
 
 use client::ckks::{
-    Params, ParamsLiteral, PartKind, SecurityLevel, evaluation_key_parts, matrix_product_parts, power_of_two_steps,
-    rotations,
+    Params, ParamsLiteral, PartKind, SecurityLevel, evaluation_key_parts, joint_rotation_parts, matrix_product_parts,
+    power_of_two_steps, rotations,
 };
 use compose::product;
 use engine::ckks::operation::{Operation, Refusal};
@@ -30,6 +30,11 @@ fn parts(params: &Params) -> Vec<(PartKind, usize)> {
     let mut parts = vec![(PartKind::Relinearization, level)];
     parts.extend(rotations(params, &power_of_two_steps(params, false), level));
     parts.extend(matrix_product_parts(params));
+    for (kind, level) in joint_rotation_parts(params) {
+        if !parts.iter().any(|(of, _)| *of == kind) {
+            parts.push((kind, level));
+        }
+    }
     parts
 }
 

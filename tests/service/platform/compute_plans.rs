@@ -46,8 +46,8 @@ async fn a_plan_tells_what_the_operation_then_gives_and_takes() {
         ("rotate", vec![&a], json!({"rotation_steps": 5}), Some(2)),
         ("rotate", vec![&a], json!({"rotation_steps": 64}), Some(0)),
         ("matmul", vec![&a, &a], json!({}), None),
-        // three doublings to 32 slots, one baby step and one giant step
-        ("matmul-plain", vec![&a], json!({"plain_operand": vec![0.25; 16]}), Some(5)),
+        // three doublings to 32 slots, and two sums of four blocks that are 5 slots apart: two rotations each
+        ("matmul-plain", vec![&a], json!({"plain_operand": vec![0.25; 16]}), Some(7)),
         ("poly-eval", vec![&a], polynomial, None),
         ("bootstrap", vec![&a], json!({}), None),
     ] {

@@ -110,8 +110,7 @@ class Run:
         matrix, vector = generator.uniform(-1, 1, (d, d)), generator.uniform(-1, 1, d)
         operands = [self.upload(self.secret.encrypt(numbers, 1.0)) for numbers in (matrix.reshape(-1), vector)]
         self.run("matmul", operands, matrix @ vector)
-        product = np.tile(matrix @ vector, slots // d)
-        self.run("matmul-plain", operands[1:], product, plain_operand=matrix.reshape(-1).tolist())
+        self.run("matmul-plain", operands[1:], matrix @ vector, plain_operand=matrix.reshape(-1).tolist())
         polynomial = [0.5, -1.0, 0.25, 0.125]
         self.run("poly-eval", [a], np.polynomial.polynomial.polyval(x, polynomial), polynomial_coeffs=polynomial)
         if self.bootstraps:

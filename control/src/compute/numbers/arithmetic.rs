@@ -82,9 +82,8 @@ impl JsonBody for ComputeRequest {
 ///
 /// `matmul-plain` takes a vector, and in `plain_operand` a matrix that the node sees, such as the weights of a model: n * n
 /// numbers, row after row, where n is a power of two up to 128 and `slot_count`. The vector is in the first n slots, with
-/// zeros behind. The result is in the first n slots and again in every run of n slots after them. `matmul-plain` uses one
-/// level, or two if other numbers may stand behind the vector. It is several times faster than `matmul`, and n does not
-/// depend on the number of slots. For a matrix that is not square, fill up with zeros.
+/// zeros behind, and the result comes to the first n slots; what stands behind it is of no use. `matmul-plain` uses one
+/// level, or two if other numbers may stand behind the vector. For a matrix that is not square, fill up with zeros.
 ///
 /// A product uses up a level: `rescale` gives the product the scale of the next level. With `scale_stable` the product
 /// is rescaled at once. `poly-eval` uses ceil(log2(degree + 1)) levels, `matmul` two or three. Polynomials are most precise if

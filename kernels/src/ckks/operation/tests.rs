@@ -261,7 +261,8 @@ fn rotations_of_a_product_run_together_if_the_key_has_them_with_equal_digits() {
         let together = plan.steps().iter().filter(|planned| matches!(planned.step, Step::AddImages { .. })).count();
         (together, plan.outputs().next().unwrap().noise.error_bound(n, plan.outputs().next().unwrap().scale))
     };
-    let all: Vec<i64> = matmul::rotations(slots).into_iter().map(|(steps, _)| steps).collect();
+    let all = [matmul::doublings(slots), matmul::thirds(slots)].concat();
+    let all: Vec<i64> = all.into_iter().map(|(steps, _)| steps).collect();
     let (none, apart) = planned(vec![], top);
     let (every, together) = planned(all.clone(), top);
     // d is 8: of four, three and three doublings, two, one and one pair run together

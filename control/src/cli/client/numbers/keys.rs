@@ -10,8 +10,8 @@ use api::encryption_keys::{EVALUATION_KEY_BYTES_MAX, UploadedKey};
 use clap::{Args, Subcommand, ValueEnum};
 use client::ckks::container::{self, KEY_HEAD_BYTES, ROW_HEADER_BYTES};
 use client::ckks::{
-    Params, ParamsLiteral, PartKind, SecretKey, SecurityLevel, evaluation_key_parts, matrix_product_parts,
-    power_of_two_steps, rotations,
+    Params, ParamsLiteral, PartKind, SecretKey, SecurityLevel, evaluation_key_parts, joint_rotation_parts,
+    matrix_product_parts, power_of_two_steps, rotations,
 };
 use client::container::Tag;
 use client::http;
@@ -135,13 +135,14 @@ enum Rotations {
 
 /// Lists the parts of an evaluation key: for products, rotations by powers of two, matrix products and bootstrapping.
 /// Without a choice, the key gets rotations both ways if no plan and no kind of upload that takes the key with left
-/// rotations refuses it then.
+/// rotations refuses it then. The parts that join rotations of a matrix product are added by the same rule.
 fn parts(params: &Params, chosen: Option<Rotations>) -> Vec<(PartKind, usize)> {
-    let of = |signed: bool| {
+    let of = |signed: bool, joins: bool| {
         let mut parts = evaluation_key_parts(params);
         let steps = power_of_two_steps(params, signed);
+        let joint = if joins { joint_rotation_parts(params) } else { Vec::new() };
         let more = rotations(params, &steps, params.level_max()).into_iter().chain(matrix_product_parts(params));
-        for (kind, level) in more {
+        for (kind, level) in more.chain(joint) {
             match parts.iter_mut().find(|(of, _)| *of == kind) {
                 Some((_, highest)) => *highest = level.max(*highest),
                 None => parts.push((kind, level)),
@@ -149,18 +150,21 @@ fn parts(params: &Params, chosen: Option<Rotations>) -> Vec<(PartKind, usize)> {
         }
         parts
     };
-    let (left, both) = (of(false), of(true));
     let table = PlanTable::default();
     let plans = Plan::ALL.into_iter().map(|plan| table.of(plan).encryption_key_bytes());
     let limits: Vec<u64> = plans.chain([EVALUATION_KEY_BYTES_MAX as u64]).collect();
-    let [bytes_left, bytes_both] = [&left, &both].map(|parts| key_bytes(params, parts));
-    let fits = limits.into_iter().all(|limit| bytes_left > limit || bytes_both <= limit);
-    match chosen {
-        Some(Rotations::Both) => both,
-        Some(Rotations::Left) => left,
-        None if fits => both,
-        None => left,
-    }
+    // whether the larger key is taken wherever the smaller one is
+    let fits = |larger: &[(PartKind, usize)], smaller: &[(PartKind, usize)]| {
+        let [larger, smaller] = [larger, smaller].map(|parts| key_bytes(params, parts));
+        limits.iter().all(|&limit| smaller > limit || larger <= limit)
+    };
+    let left = of(false, false);
+    let signed = match chosen {
+        Some(rotations) => rotations == Rotations::Both,
+        None => fits(&of(true, false), &left),
+    };
+    let (without, with) = (of(signed, false), of(signed, true));
+    if fits(&with, &without) { with } else { without }
 }
 
 /// Returns the size in bytes of an evaluation key with these parts.

@@ -186,7 +186,8 @@ fn an_encrypted_matrix_times_an_encrypted_vector_with_exact_keys_and_with_powers
     let expected: Vec<f64> = (0..d).map(|r| (0..d).map(|j| matrix[r * d + j] * vector[j]).sum()).collect();
     let inputs = [&matrix, &vector].map(|values| toy.encrypt_reals(values, 3));
     let powers: Vec<u32> = (0..slots.ilog2()).map(|bit| rotation::element(n, 1 << bit)).collect();
-    let exact: Vec<u32> = matmul::rotations(slots).into_iter().map(|(steps, _)| rotation::element(n, steps)).collect();
+    let exact = [matmul::doublings(slots), matmul::thirds(slots)].concat();
+    let exact: Vec<u32> = exact.into_iter().map(|(steps, _)| rotation::element(n, steps)).collect();
     for elements in [exact, powers] {
         let mut builder = PlanBuilder::new(&params);
         let operands = inputs.each_ref().map(|input| builder.input(input.level, input.scale, FRESH));
