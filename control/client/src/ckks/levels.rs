@@ -1,5 +1,6 @@
 //! Where a long computation rescales and bootstraps. A ciphertext carries its level, its scale and its bounds unencrypted,
-//! so a client decides from the node's results alone.
+//! so a client decides from the node's results alone. This file is separate from the code that handles secrets, because
+//! that code must not contain a division (scripts/constant-time).
 
 use std::cmp::Ordering;
 
