@@ -133,15 +133,20 @@ impl Diagonals {
         };
         let of_giant = |giants: usize| (0..babies).map(|baby| plaintext(giants, baby)).collect();
         let giants = (0..split.giants).map(of_giant).collect::<Result<Vec<_>, EncodeError>>()?;
-        let largest = |with: &dyn Fn(usize, usize) -> f64| {
-            (0..n).map(|i| (0..n).map(|k| with(k, i * n + (i + k) % n)).sum::<f64>()).fold(0.0f64, f64::max)
+        let largest = |with: &dyn Fn(usize) -> f64| {
+            (0..n).map(|i| (i * n..(i + 1) * n).map(with).sum::<f64>()).fold(0.0f64, f64::max)
         };
-        let of_block =
-            |block: usize| largest(&|k, at| if k % giant / babies == block { numbers[at].abs() } else { 0.0 });
+        // for each block, the largest sum of magnitudes of a row's entries there
+        let mut of_blocks = vec![0.0f64; blocks];
+        for i in 0..n {
+            let mut sums = vec![0.0; blocks];
+            (0..n).for_each(|k| sums[k % giant / babies] += numbers[i * n + (i + k) % n].abs());
+            of_blocks.iter_mut().zip(sums).for_each(|(largest, sum)| *largest = largest.max(sum));
+        }
         let matrix = Matrix {
             level,
             scale,
-            row_square: largest(&|_, at| numbers[at] * numbers[at]),
+            row_square: largest(&|at| numbers[at] * numbers[at]),
             entry_bound: numbers.iter().fold(0.0f64, |bound, x| bound.max(x.abs())),
             lowest: 0,
             step: 1,
@@ -149,7 +154,7 @@ impl Diagonals {
             giants,
             gap: slots / period,
         };
-        let (row_sum, slot_bound) = (largest(&|_, at| numbers[at].abs()), (0..blocks).map(of_block).sum());
+        let (row_sum, slot_bound) = (largest(&|at| numbers[at].abs()), of_blocks.iter().sum());
         Ok(Diagonals { matrix, n, split, row_sum, slot_bound })
     }
 
