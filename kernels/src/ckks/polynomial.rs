@@ -109,7 +109,7 @@ impl Powers<'_> {
         }
     }
 
-    /// Adds to `sum` what makes a part at this level and scale.
+    /// Adds the products, terms and constant of a part to `sum`. The part has this level and scale after the rescale.
     fn add_part(&mut self, sum: &mut Sum, coefficients: &[f64], level: usize, scale: f64) {
         let coefficients = used(coefficients);
         let degree = coefficients.len() - 1;
@@ -161,7 +161,8 @@ impl Powers<'_> {
     }
 }
 
-/// What makes a part of the polynomial: products and terms one level above the part, and a constant that is added last.
+/// A part of the polynomial before its rescale: a sum of products and of terms, one level above the part. The constant is
+/// added after the rescale.
 #[derive(Default)]
 struct Sum {
     pairs: Vec<(Value, Value)>,

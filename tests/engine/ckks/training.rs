@@ -158,7 +158,7 @@ impl Trainer<'_> {
         value
     }
 
-    /// Replaces the bounds on the numbers and their errors by those that the client knows.
+    /// Lowers the bounds on the numbers and on their errors. The client promises these bounds.
     fn promise(&self, mut value: Encrypted, [bound, error]: [f64; 2]) -> Encrypted {
         let largest = value.expected.iter().fold(0.0f64, |largest, x| largest.max(x.abs()));
         assert!(largest <= bound, "numbers up to {largest} break the promise of {bound}");
@@ -168,7 +168,7 @@ impl Trainer<'_> {
         value
     }
 
-    /// What each row of a block adds to the weights.
+    /// Computes the gradient of each row in a block: the change of the weights by this row.
     fn gradient(&mut self, [rows, shifted]: &mut [Encrypted; 2], weights: &mut Encrypted) -> Encrypted {
         let slots = weights.expected.len();
         let mask = |number: f64| -> Vec<f64> {
