@@ -158,8 +158,9 @@ fn whole_plans(c: &mut Criterion) {
             });
         }
         let plan = plan(&params, operation, plain, coefficients);
-        let parts: Vec<(PartKind, <Cpu as Arithmetic>::Part)> =
-            plan.parts().into_iter().map(|(kind, level)| (kind, device_part(&cpu, &params, kind, level))).collect();
+        let tables = cpu.make_tables(&params).expect("memory");
+        let parts: Vec<(PartKind, LoadedPart)> =
+            plan.parts().into_iter().map(|(kind, level)| (kind, device_part(&cpu, &tables, kind, level))).collect();
         let row = |prime: usize| words(params.n(), 5, params.primes()[prime].q());
         group.bench_function(name, |bench| {
             bench.iter_batched_ref(
@@ -178,7 +179,7 @@ fn whole_plans(c: &mut Criterion) {
                     }
                     arena
                 },
-                |arena| run(&cpu, &plan, &parts, arena),
+                |arena| run(&cpu, &tables, &plan, &parts, arena),
                 BatchSize::PerIteration,
             );
         });
@@ -186,25 +187,32 @@ fn whole_plans(c: &mut Criterion) {
 }
 
 /// Makes a part of a key on a device, from pseudorandom words.
-fn device_part(cpu: &Cpu, params: &Params, kind: PartKind, level: usize) -> <Cpu as Arithmetic>::Part {
+fn device_part(cpu: &Cpu, tables: &Evaluator, kind: PartKind, level: usize) -> LoadedPart {
+    let params = tables.params();
     let shape = PartShape { params: params.clone(), kind, level };
-    let mut part = cpu.room_for_part(&shape).expect("memory");
+    let mut part = cpu.room_for_part(tables, &shape).expect("memory");
     let body: Vec<u32> =
         shape.primes().iter().flat_map(|&at| words(params.n(), at as u32, params.primes()[at].q())).collect();
     for digit in 0..shape.digits().len() {
-        cpu.load_row(&mut part, &SeededRow { digit, seed: &[7; 32], body: &body }).expect("memory");
+        cpu.load_row(tables, &mut part, &SeededRow { digit, seed: &[7; 32], body: &body }).expect("memory");
     }
     part
 }
 
-fn run(cpu: &Cpu, plan: &Plan, parts: &[(PartKind, <Cpu as Arithmetic>::Part)], arena: &mut <Cpu as Backend>::Arena) {
+fn run(
+    cpu: &Cpu,
+    tables: &Evaluator,
+    plan: &Plan,
+    parts: &[(PartKind, LoadedPart)],
+    arena: &mut <Cpu as Backend>::Arena,
+) {
     let slots: Vec<u32> = (0..plan.slots() as u32).collect();
     let mut first = 0;
     for &end in plan.level_ends() {
         let (begins, completes) = (first == 0, end == plan.steps().len());
         let plans = [PlannedSteps { plan, steps: first..end, slots: &slots, begins, completes }];
         let parts = parts.iter().map(|(kind, part)| (*kind, part)).collect();
-        black_box(cpu.run(&mut [KeyedSteps { parts, arena, plans: &plans }]).expect("the CPU does not fail"));
+        black_box(cpu.run(&mut [KeyedSteps { tables, parts, arena, plans: &plans }]).expect("the CPU does not fail"));
         first = end;
     }
 }

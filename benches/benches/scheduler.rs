@@ -43,8 +43,9 @@ impl Desk {
             let weight = 1 + (session % 8) as u32;
             let (session, device_bytes) = (SessionId(session), vec![vec![1]]);
             let account = AccountId(u128::from(session.0));
-            let (unit_cost, host_bytes, slot_bytes) = (32, 1, 1);
-            let event = Event::Opened { session, account, weight, unit_cost, host_bytes, device_bytes, slot_bytes };
+            let (unit_costs, tables, host_bytes, slot_bytes) = (vec![32], None, 1, 1);
+            let event =
+                Event::Opened { session, account, weight, unit_costs, tables, host_bytes, device_bytes, slot_bytes };
             assert!(scheduler.step(Duration::ZERO, event).is_empty());
         }
         Self { scheduler, sessions, operations: 0 }

@@ -78,7 +78,8 @@ impl Backend for Idle {
 }
 
 impl kernels::ckks::Arithmetic for Idle {
-    type Part = kernels::ckks::NoPart;
+    type Tables = kernels::ckks::Unsupported;
+    type Part = kernels::ckks::Unsupported;
 }
 
 impl Gates for Idle {

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub use crate::ids::{BatchId, DeviceId};
-use crate::ids::{OperationId, PartId, SessionId};
+use crate::ids::{OperationId, Prepared, SessionId};
 
 /// Consecutive rows of one operation, within a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,8 +38,8 @@ pub struct Batch {
     pub session: SessionId,
     /// The rows, in the order in which they run.
     pub parts: Vec<BatchPart>,
-    /// Parts of the session's key that the rows need. These parts stay on the device while the batch runs.
-    pub key: Vec<PartId>,
+    /// The parts that the rows need. These parts stay on the device while the batch runs.
+    pub key: Vec<Prepared>,
     /// The number of slots that the session's arena must have.
     pub arena_slots: usize,
     /// Units of all rows together.

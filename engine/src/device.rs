@@ -13,24 +13,24 @@ use kernels::error::message_of;
 use kernels::{DeviceInfo, Schemes};
 
 use crate::batch::Batch;
-use crate::ids::{PartId, SessionId};
+use crate::ids::{PartId, Prepared, SessionId};
 use crate::rows::Rows;
 use crate::scheduler::{Cause, Failure};
 use crate::task::assembly::{self, Assembly, BatchTasks};
-use crate::task::{KeyOnDevice, KeyParams, KeyPart, KeySource, LoadingPart};
+use crate::task::{DeviceNeeds, KeyParams, KeyPart, KeySource, LoadingPart, PartOnDevice};
 
 /// An order to a device's thread.
 pub(crate) enum Order {
     Load {
         session: SessionId,
-        parts: Vec<PartId>,
+        parts: Vec<Prepared>,
         key: Arc<dyn KeySource>,
         /// Sends fetched parts to this device's thread.
         orders: Sender<Order>,
     },
     /// The next part of the key that is being loaded, or the reason why it could not be fetched.
     Fetched(Result<KeyPart, String>),
-    Evict(SessionId, PartId),
+    Evict(Prepared),
     /// Run batches of different sessions in one call.
     Run(Vec<BatchTasks>),
     FreeArena(SessionId),
@@ -44,7 +44,7 @@ pub(crate) enum Report {
         session: SessionId,
         failure: Failure,
     },
-    Evicted(SessionId, PartId),
+    Evicted(Prepared),
     BatchDone {
         batch: Batch,
         results: Vec<Rows>,
@@ -64,13 +64,13 @@ pub(crate) enum Report {
 pub struct Device {
     pub(crate) info: DeviceInfo,
     pub(crate) stand_in: bool,
-    pub(crate) part_bytes: PartBytes,
+    pub(crate) needs: Needs,
     pub(crate) prepare: Prepare,
     pub(crate) serve: Serve,
 }
 
-/// Returns the size of each part of a key of these parameters on a device, in bytes.
-pub(crate) type PartBytes = Box<dyn Fn(&KeyParams) -> Vec<u64> + Send + Sync>;
+/// Returns what a key of these parameters needs on a device.
+pub(crate) type Needs = Box<dyn Fn(&KeyParams) -> DeviceNeeds + Send + Sync>;
 
 /// Prepares a device for keys of these parameters, on the caller's thread. A failure is not reported here; the later
 /// load reports it.
@@ -105,9 +105,9 @@ impl Device {
         Device {
             info: backend.info().clone(),
             stand_in: false,
-            part_bytes: {
+            needs: {
                 let backend = backend.clone();
-                Box::new(move |params| params.part_bytes(&*backend))
+                Box::new(move |params| params.needs(&*backend))
             },
             prepare: Box::new(move |params| {
                 let _ = catch_unwind(AssertUnwindSafe(|| params.prepare(&*backend)));
@@ -133,7 +133,7 @@ struct SelfTest {
 fn run<B: Schemes>(backend: &B, orders: Receiver<Order>, report: &dyn Fn(Report), self_test: Option<SelfTest>) {
     let worker = &mut Worker {
         backend,
-        keys: HashMap::new(),
+        parts: HashMap::new(),
         arenas: HashMap::new(),
         pending: VecDeque::new(),
         load: None,
@@ -164,17 +164,17 @@ struct KeyLoad<B: Schemes> {
     key: Arc<dyn KeySource>,
     orders: Sender<Order>,
     /// Parts that remain. The first is being fetched or loaded.
-    left: VecDeque<PartId>,
+    left: VecDeque<Prepared>,
     /// The fetched part that is being loaded.
     under_way: Option<LoadingPart<B>>,
-    loaded: Vec<(PartId, KeyOnDevice<B>)>,
+    loaded: HashMap<Prepared, PartOnDevice<B>>,
 }
 
 /// The state of a device's thread.
 struct Worker<'a, B: Schemes> {
     backend: &'a B,
-    /// Keys in the form of this device's kernels; overwritten on drop.
-    keys: HashMap<(SessionId, PartId), KeyOnDevice<B>>,
+    /// Parts of keys, and tables, in the form of this device's kernels. Parts of keys are overwritten on drop.
+    parts: HashMap<Prepared, PartOnDevice<B>>,
     arenas: HashMap<SessionId, SessionArena<B::Arena>>,
     /// Started calls, oldest first.
     pending: VecDeque<(Vec<BatchTasks>, B::Pending)>,
@@ -280,15 +280,15 @@ impl<B: Schemes> Worker<'_, B> {
     fn carry_out(&mut self, order: Order) {
         match order {
             Order::Load { session, parts, key, orders } => {
-                let (left, loaded) = (parts.into(), Vec::new());
+                let (left, loaded) = (parts.into(), HashMap::new());
                 self.load = Some(KeyLoad { session, key, orders, left, under_way: None, loaded });
                 self.load_next_part();
             }
             Order::Fetched(fetched) => self.load_part(fetched),
-            Order::Evict(session, part) => {
-                let key = self.keys.remove(&(session, part));
-                self.let_go(key);
-                (self.report)(Report::Evicted(session, part));
+            Order::Evict(part) => {
+                let evicted = self.parts.remove(&part);
+                self.let_go(evicted);
+                (self.report)(Report::Evicted(part));
             }
             Order::FreeArena(session) => {
                 let arena = self.arenas.remove(&session);
@@ -323,8 +323,8 @@ impl<B: Schemes> Worker<'_, B> {
 
     /// Frees all device memory.
     fn forget_all(&mut self) {
-        for (_, key) in std::mem::take(&mut self.keys) {
-            self.let_go(key);
+        for (_, part) in std::mem::take(&mut self.parts) {
+            self.let_go(part);
         }
         for (_, arena) in std::mem::take(&mut self.arenas) {
             self.let_go(arena);
@@ -338,20 +338,23 @@ impl<B: Schemes> Worker<'_, B> {
     fn load_next_part(&mut self) {
         let Some(load) = &mut self.load else { return };
         if let Some(&part) = load.left.front() {
-            if let Err(reason) = fetch(load.key.clone(), part, load.orders.clone()) {
+            if let Err(reason) = fetch(load.key.clone(), part.index(), load.orders.clone()) {
                 self.fail_load(Failure { cause: Cause::Key, reason });
             }
         } else if let Some(KeyLoad { session, loaded, .. }) = self.load.take() {
-            self.keys.extend(loaded.into_iter().map(|(part, key)| ((session, part), key)));
+            self.parts.extend(loaded);
             (self.report)(Report::Loaded(session));
         }
     }
 
     /// Begins to load the fetched part.
     fn load_part(&mut self, fetched: Result<KeyPart, String>) {
-        let backend = self.backend;
+        let Worker { backend, parts, load, lost, .. } = self;
         let begun = match fetched {
-            Ok(part) => guarded(&mut self.lost, || LoadingPart::begin(backend, part)),
+            Ok(part) => {
+                let tables = load.as_ref().and_then(|load| tables_of(&part, parts, &load.loaded));
+                guarded(lost, || LoadingPart::begin(*backend, part, tables))
+            }
             Err(reason) => Err(Failure { cause: Cause::Key, reason }),
         };
         match begun {
@@ -365,14 +368,15 @@ impl<B: Schemes> Worker<'_, B> {
     }
 
     fn load_piece(&mut self) {
-        let Some(load) = &mut self.load else { return };
+        let Worker { backend, parts, load, lost, .. } = self;
+        let Some(load) = load else { return };
         let Some(under_way) = load.under_way.take() else { return };
-        let backend = self.backend;
-        match guarded(&mut self.lost, || under_way.load_piece(backend)) {
+        let tables = tables_of(under_way.from(), parts, &load.loaded);
+        match guarded(lost, || under_way.load_piece(*backend, tables)) {
             Ok(ControlFlow::Continue(under_way)) => load.under_way = Some(under_way),
-            Ok(ControlFlow::Break(key)) => {
+            Ok(ControlFlow::Break(loaded)) => {
                 let part = load.left.pop_front().expect("it was fetched");
-                load.loaded.push((part, key));
+                load.loaded.insert(part, loaded);
                 self.load_next_part();
             }
             Err(failure) => self.fail_load(failure),
@@ -453,10 +457,8 @@ impl<B: Schemes> Worker<'_, B> {
     where
         B::Arena: 'b,
     {
-        let Worker { backend, keys, lost, .. } = self;
-        let key_of = |work: &BatchTasks, part: PartId| {
-            keys.get(&(work.batch.session, part)).expect("a batch follows its key's load")
-        };
+        let Worker { backend, parts, lost, .. } = self;
+        let part_of = |part: Prepared| parts.get(&part).expect("a batch follows its key's load");
         let batches: Vec<_> = ready
             .map(|(work, assembly, arena)| {
                 let arena = &mut arena.as_mut().expect("it was written to").arena;
@@ -466,7 +468,7 @@ impl<B: Schemes> Worker<'_, B> {
         if batches.is_empty() {
             return Ok(None);
         }
-        guarded(lost, || assembly::start(*backend, batches, key_of).map(Some))
+        guarded(lost, || assembly::start(*backend, batches, part_of).map(Some))
     }
 
     fn fail(&self, call: Vec<BatchTasks>, failure: &Failure) {
@@ -494,6 +496,16 @@ impl<B: Schemes> Worker<'_, B> {
             self.finish_oldest();
         }
     }
+}
+
+/// Finds the tables that a part of a CKKS key needs: on the device, or loaded with the part. `None` for other parts.
+fn tables_of<'a, B: Schemes>(
+    part: &KeyPart,
+    on_device: &'a HashMap<Prepared, PartOnDevice<B>>,
+    loaded: &'a HashMap<Prepared, PartOnDevice<B>>,
+) -> Option<&'a B::Tables> {
+    let tables = Prepared::Tables(part.tables()?);
+    Some(loaded.get(&tables).or_else(|| on_device.get(&tables))?.tables())
 }
 
 /// Fetches a part of a key on a new thread, which sends it to the device's thread.

@@ -19,7 +19,7 @@ use crate::operation::{Done, Failed, Operation};
 use crate::scheduler::{Command, Event, Finished, Scheduler, SchedulerLimits};
 use crate::session::{OnErased, Session};
 use crate::task::assembly::BatchTasks;
-use crate::task::{KeySource, Progress, Task};
+use crate::task::{DeviceNeeds, KeySource, Progress, Task};
 use crate::usage::Usage;
 
 pub(crate) struct Hub {
@@ -72,15 +72,17 @@ impl Hub {
         key: Arc<dyn KeySource>,
         account: AccountId,
         weight: u32,
-        device_bytes: Vec<Vec<u64>>,
+        needs: Vec<DeviceNeeds>,
     ) -> Result<SessionId, Error> {
         let (host_bytes, params) = (key.host_bytes(), key.params());
-        let (unit_cost, slot_bytes) = (params.unit_cost(), 4 * params.row_words() as u64);
+        let (tables, slot_bytes) = (params.tables(), 4 * params.row_words() as u64);
+        let (device_bytes, unit_costs) = needs.into_iter().map(|needs| (needs.part_bytes, needs.unit_cost)).unzip();
         let opened = Session::new(key);
         let mut state = self.lock();
         let session = SessionId(state.next_id());
         state.sessions.insert(session, opened);
-        let event = Event::Opened { session, account, weight, unit_cost, host_bytes, device_bytes, slot_bytes };
+        let event =
+            Event::Opened { session, account, weight, unit_costs, tables, host_bytes, device_bytes, slot_bytes };
         match self.step(&mut state, event) {
             Ok(()) => Ok(session),
             Err(error) => {
@@ -170,7 +172,7 @@ impl Hub {
         let event = match report {
             Report::Loaded(session) => Event::Loaded { device, session },
             Report::LoadFailed { session, failure } => Event::LoadFailed { device, session, failure },
-            Report::Evicted(session, part) => Event::Evicted { device, session, part },
+            Report::Evicted(part) => Event::Evicted { device, part },
             Report::BatchDone { batch, results } => {
                 // late results of a device that was given up are dropped, because the rows may have run on another
                 // device
@@ -285,7 +287,7 @@ impl State {
                 let orders = self.orders[device.0].clone().expect("nothing is ordered after the end");
                 self.order(device, Order::Load { session, parts, key, orders });
             }
-            Command::Evict { device, session, part } => self.order(device, Order::Evict(session, part)),
+            Command::Evict { device, part } => self.order(device, Order::Evict(part)),
             Command::Run { device, batches } => {
                 let with_tasks = |batch: Batch| BatchTasks { tasks: self.tasks_of(&batch), batch };
                 let call = batches.into_iter().map(with_tasks).collect();

@@ -12,6 +12,43 @@ pub struct AccountId(pub u128);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PartId(pub u32);
 
+impl PartId {
+    /// The first part of a CKKS key: the tables of its parameter set, which all keys of the set share. Every CKKS task
+    /// needs this part, so no such task goes to a device that does not compute on encrypted numbers.
+    pub const TABLES: PartId = PartId(0);
+}
+
+/// The name of a CKKS parameter set. Two sets have the same name only if they are equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ParamsId(pub u64);
+
+/// Something that a device prepares for work: a part of a session's key, or the tables of a parameter set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Prepared {
+    /// A part of a session's key.
+    Part(SessionId, PartId),
+    /// The tables that all sessions with keys of this parameter set share. They contain no secret.
+    Tables(ParamsId),
+}
+
+impl Prepared {
+    /// What a device prepares as this part of a session's key. `tables` names the parameter set of a CKKS key.
+    pub fn of(session: SessionId, part: PartId, tables: Option<ParamsId>) -> Prepared {
+        match tables {
+            Some(params) if part == PartId::TABLES => Prepared::Tables(params),
+            _ => Prepared::Part(session, part),
+        }
+    }
+
+    /// The part's index in each key that needs this part.
+    pub fn index(self) -> PartId {
+        match self {
+            Prepared::Part(_, part) => part,
+            Prepared::Tables(_) => PartId::TABLES,
+        }
+    }
+}
+
 /// A submitted operation; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OperationId(pub u64);

@@ -35,7 +35,7 @@ pub use config::Config;
 pub use device::Device;
 pub use error::{CircuitBound, Error};
 pub use fair::WEIGHTS;
-pub use ids::{AccountId, OperationId, PartId, SessionId};
+pub use ids::{AccountId, OperationId, ParamsId, PartId, Prepared, SessionId};
 pub use kernels::container;
 pub use kernels::cpu::host_memory_bytes;
 pub use kernels::detect::{self, Choice, PassedOver};
@@ -65,7 +65,7 @@ use kernels::cpu::Cpu;
 use kernels::detect::{Detected, KnownAnswers};
 use kernels::error::message_of;
 
-use device::{PartBytes, Prepare, Report};
+use device::{Needs, Prepare, Report};
 use hub::Hub;
 use ids::DeviceId;
 use operation::Operation;
@@ -114,7 +114,7 @@ fn known_answers() -> Result<Arc<KnownAnswers>, Error> {
 struct Opened {
     info: DeviceInfo,
     stand_in: bool,
-    part_bytes: PartBytes,
+    needs: Needs,
     prepare: Prepare,
 }
 
@@ -151,7 +151,7 @@ impl Engine {
         let mut threads = Vec::with_capacity(devices.len() + 1);
         let mut opened = Vec::with_capacity(devices.len());
         for (at, (device, orders)) in devices.into_iter().zip(receivers).enumerate() {
-            let Device { info, stand_in, part_bytes, prepare, serve } = device;
+            let Device { info, stand_in, needs, prepare, serve } = device;
             let (id, reporting) = (DeviceId(at), hub.clone());
             let run = move || {
                 let serving = || serve(orders, &|report| reporting.report(id, report));
@@ -162,7 +162,7 @@ impl Engine {
             };
             let thread = spawn(&format!("engine-device-{at}"), run).inspect_err(|_| hub.abandon())?;
             threads.push((Some(id), thread));
-            opened.push(Opened { info, stand_in, part_bytes, prepare });
+            opened.push(Opened { info, stand_in, needs, prepare });
         }
         let looping = hub.clone();
         let loop_thread = spawn("engine-loop", move || looping.run()).inspect_err(|_| hub.abandon())?;
@@ -211,8 +211,8 @@ impl Engine {
         // a lost device is not prepared, because a call to it may never return
         let params = key.params();
         whole.for_each(|(device, _)| (device.prepare)(&params));
-        let device_bytes = self.handle.devices.iter().map(|device| (device.part_bytes)(&params)).collect();
-        self.handle.hub.open(Arc::new(key), account, weight, device_bytes)
+        let needs = self.handle.devices.iter().map(|device| (device.needs)(&params)).collect();
+        self.handle.hub.open(Arc::new(key), account, weight, needs)
     }
 
     /// Queues a task of one session. `done` is called exactly once, from an engine thread, and must not block. If this

@@ -1,5 +1,5 @@
-//! Residency: which parts of keys are on a device, how many bytes they take, and which parts are evicted when others
-//! need room.
+//! Residency: which parts of keys and which tables are on a device, how many bytes they take, and which of them are
+//! evicted when others need room. Both are called parts here.
 //!
 //! The state of a part changes along `Absent -> Loading -> Resident <-> Pinned`, and from `Resident` through `Evicting`
 //! back to `Absent`. Bytes are taken when a load is commanded and given back when an eviction is commanded. The device
@@ -10,9 +10,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::ids::{PartId, SessionId};
+use crate::ids::{PartId, Prepared, SessionId};
 
-/// The residency of a part of a session's key on the device.
+/// The residency of a part on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PartState {
     /// Not on the device.
@@ -27,18 +27,18 @@ pub(crate) enum PartState {
     Evicting,
 }
 
-/// The parts of keys on one device.
+/// The parts on one device.
 #[derive(Debug)]
 pub(crate) struct Residency {
     bytes: u64,
     bytes_max: u64,
-    parts: BTreeMap<(SessionId, PartId), PartBooks>,
+    parts: BTreeMap<Prepared, PartBooks>,
     /// The number of parts in [`PartState::Evicting`].
     evicting: usize,
     uses: u64,
 }
 
-/// The record of a part of a key that is on the device or on its way.
+/// The record of a part that is on the device or on its way.
 #[derive(Debug)]
 struct PartBooks {
     state: PartState,
@@ -61,104 +61,104 @@ impl Residency {
         self.bytes_max
     }
 
-    pub(crate) fn state(&self, session: SessionId, part: PartId) -> PartState {
-        self.parts.get(&(session, part)).map_or(PartState::Absent, |part| part.state)
+    pub(crate) fn state(&self, part: Prepared) -> PartState {
+        self.parts.get(&part).map_or(PartState::Absent, |part| part.state)
     }
 
     /// The state of a set of parts: `Resident` if all of them are on the device; otherwise the first of `Evicting`,
     /// `Loading` and `Absent` that a part has.
-    pub(crate) fn state_of_set(&self, session: SessionId, set: &[PartId]) -> PartState {
-        let any = |state: PartState| set.iter().any(|&part| self.state(session, part) == state);
+    pub(crate) fn state_of_set(&self, set: &[Prepared]) -> PartState {
+        let any = |state: PartState| set.iter().any(|&part| self.state(part) == state);
         let awaited =
             [PartState::Evicting, PartState::Loading, PartState::Absent].into_iter().find(|&state| any(state));
         awaited.unwrap_or(PartState::Resident)
     }
 
-    /// The parts of a session that are on the device, or on their way to or from it.
-    pub(crate) fn parts_of(&self, session: SessionId) -> impl Iterator<Item = (PartId, PartState)> + '_ {
-        let all = (session, PartId(0))..=(session, PartId(u32::MAX));
-        self.parts.range(all).map(|(&(_, id), part)| (id, part.state))
+    /// The parts of a session's key that are on the device, or on their way to or from it.
+    pub(crate) fn parts_of(&self, session: SessionId) -> impl Iterator<Item = (Prepared, PartState)> + '_ {
+        let all = Prepared::Part(session, PartId(0))..=Prepared::Part(session, PartId(u32::MAX));
+        self.parts.range(all).map(|(&part, books)| (part, books.state))
     }
 
     /// Whether a set would fit if everything else that may be evicted were evicted. `set` includes the size of each
     /// part.
-    pub(crate) fn could_hold(&self, session: SessionId, set: &[(PartId, u64)]) -> bool {
-        let is_kept = |key: &(SessionId, PartId), part: &PartBooks| {
-            let of_set = key.0 == session && set.iter().any(|&(id, _)| id == key.1);
-            matches!(part.state, PartState::Pinned | PartState::Loading) && !of_set
+    pub(crate) fn could_hold(&self, set: &[(Prepared, u64)]) -> bool {
+        let is_kept = |part: &Prepared, books: &PartBooks| {
+            let of_set = set.iter().any(|(of, _)| of == part);
+            matches!(books.state, PartState::Pinned | PartState::Loading) && !of_set
         };
-        let kept = self.parts.iter().filter(|(key, part)| is_kept(key, part)).map(|(_, part)| part.bytes);
+        let kept = self.parts.iter().filter(|(part, books)| is_kept(part, books)).map(|(_, books)| books.bytes);
         let needed = kept.chain(set.iter().map(|&(_, bytes)| bytes)).fold(0, u64::saturating_add);
         needed <= self.bytes_max
     }
 
     /// Chooses parts to evict, least recently used first, until `bytes` more bytes fit on the device. Marks these parts
     /// as evicting and returns them. If `bytes` is `bytes_max`, everything that may be evicted is evicted.
-    pub(crate) fn make_room(&mut self, bytes: u64) -> Vec<(SessionId, PartId)> {
+    pub(crate) fn make_room(&mut self, bytes: u64) -> Vec<Prepared> {
         let mut evicted = Vec::new();
         while self.bytes.saturating_add(bytes) > self.bytes_max {
-            let candidates = self.parts.iter().filter(|(_, part)| part.state == PartState::Resident);
-            let Some((&(session, id), _)) = candidates.min_by_key(|(_, part)| part.last_use) else { break };
-            self.evict(session, id);
-            evicted.push((session, id));
+            let candidates = self.parts.iter().filter(|(_, books)| books.state == PartState::Resident);
+            let Some((&part, _)) = candidates.min_by_key(|(_, books)| books.last_use) else { break };
+            self.evict(part);
+            evicted.push(part);
         }
         evicted
     }
 
     /// Records that the device gets the command to load these parts. Room must have been made before.
-    pub(crate) fn load(&mut self, session: SessionId, parts: &[(PartId, u64)]) {
-        for &(id, bytes) in parts {
+    pub(crate) fn load(&mut self, parts: &[(Prepared, u64)]) {
+        for &(part, bytes) in parts {
             assert!(self.bytes + bytes <= self.bytes_max, "room is made before a load");
-            let part = PartBooks { state: PartState::Loading, bytes, last_use: self.uses, pins: 0 };
-            let before = self.parts.insert((session, id), part);
+            let books = PartBooks { state: PartState::Loading, bytes, last_use: self.uses, pins: 0 };
+            let before = self.parts.insert(part, books);
             assert!(before.is_none(), "a part is loaded once");
             self.bytes += bytes;
         }
     }
 
-    pub(crate) fn loaded(&mut self, session: SessionId, parts: &[PartId]) {
-        for &id in parts {
-            self.shift(session, id, PartState::Loading, PartState::Resident);
+    pub(crate) fn loaded(&mut self, parts: &[Prepared]) {
+        for &part in parts {
+            self.shift(part, PartState::Loading, PartState::Resident);
         }
     }
 
-    pub(crate) fn load_failed(&mut self, session: SessionId, parts: &[PartId]) {
-        for &id in parts {
-            let part = self.parts.remove(&(session, id)).expect("the part was loading");
-            assert_eq!(part.state, PartState::Loading);
-            self.bytes -= part.bytes;
+    pub(crate) fn load_failed(&mut self, parts: &[Prepared]) {
+        for part in parts {
+            let books = self.parts.remove(part).expect("the part was loading");
+            assert_eq!(books.state, PartState::Loading);
+            self.bytes -= books.bytes;
         }
     }
 
     /// Pins parts for a batch or a load. These parts are now the most recently used.
-    pub(crate) fn pin(&mut self, session: SessionId, parts: &[PartId]) {
+    pub(crate) fn pin(&mut self, parts: &[Prepared]) {
         self.uses += 1;
-        for &id in parts {
-            let part = self.parts.get_mut(&(session, id)).expect("the part is on the device");
+        for part in parts {
+            let books = self.parts.get_mut(part).expect("the part is on the device");
             assert!(
-                matches!(part.state, PartState::Resident | PartState::Pinned),
+                matches!(books.state, PartState::Resident | PartState::Pinned),
                 "a needed part is not {:?}",
-                part.state
+                books.state
             );
-            (part.state, part.last_use) = (PartState::Pinned, self.uses);
-            part.pins += 1;
+            (books.state, books.last_use) = (PartState::Pinned, self.uses);
+            books.pins += 1;
         }
     }
 
     /// Unpins parts after the end of a batch or load that needed them.
-    pub(crate) fn unpin(&mut self, session: SessionId, parts: &[PartId]) {
-        for &id in parts {
-            let part = self.parts.get_mut(&(session, id)).expect("the part is on the device");
-            part.pins -= 1;
-            if part.pins == 0 {
-                part.state = PartState::Resident;
+    pub(crate) fn unpin(&mut self, parts: &[Prepared]) {
+        for part in parts {
+            let books = self.parts.get_mut(part).expect("the part is on the device");
+            books.pins -= 1;
+            if books.pins == 0 {
+                books.state = PartState::Resident;
             }
         }
     }
 
     /// Records that the device gets the command to evict this part.
-    pub(crate) fn evict(&mut self, session: SessionId, part: PartId) {
-        let bytes = self.shift(session, part, PartState::Resident, PartState::Evicting).bytes;
+    pub(crate) fn evict(&mut self, part: Prepared) {
+        let bytes = self.shift(part, PartState::Resident, PartState::Evicting).bytes;
         self.bytes -= bytes;
         self.evicting += 1;
     }
@@ -169,9 +169,9 @@ impl Residency {
     }
 
     /// Records that the device has overwritten the part.
-    pub(crate) fn evicted(&mut self, session: SessionId, part: PartId) {
-        let part = self.parts.remove(&(session, part)).expect("the part was evicting");
-        assert_eq!(part.state, PartState::Evicting);
+    pub(crate) fn evicted(&mut self, part: Prepared) {
+        let books = self.parts.remove(&part).expect("the part was evicting");
+        assert_eq!(books.state, PartState::Evicting);
         self.evicting -= 1;
     }
 
@@ -181,31 +181,32 @@ impl Residency {
         (self.bytes, self.evicting) = (0, 0);
     }
 
-    fn shift(&mut self, session: SessionId, id: PartId, from: PartState, to: PartState) -> &mut PartBooks {
-        let part = self.parts.get_mut(&(session, id)).expect("the part is on the device");
-        assert_eq!(part.state, from, "on its way to {to:?}");
-        part.state = to;
-        part
+    fn shift(&mut self, part: Prepared, from: PartState, to: PartState) -> &mut PartBooks {
+        let books = self.parts.get_mut(&part).expect("the part is on the device");
+        assert_eq!(books.state, from, "on its way to {to:?}");
+        books.state = to;
+        books
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::ParamsId;
 
-    const A: SessionId = SessionId(1);
-    const B: SessionId = SessionId(2);
-    const C: SessionId = SessionId(3);
-    const ONE: PartId = PartId(0);
-    const TWO: PartId = PartId(1);
+    const A: Prepared = Prepared::Part(SessionId(1), PartId(0));
+    const B: Prepared = Prepared::Part(SessionId(2), PartId(0));
+    const C: Prepared = Prepared::Tables(ParamsId(3));
+    /// Another part of the key of `A`.
+    const A_TWO: Prepared = Prepared::Part(SessionId(1), PartId(1));
 
-    fn holding(bytes_max: u64, sessions: &[SessionId]) -> Residency {
+    fn holding(bytes_max: u64, parts: &[Prepared]) -> Residency {
         let mut residency = Residency::new(bytes_max);
-        for &session in sessions {
-            residency.load(session, &[(ONE, 10)]);
-            residency.loaded(session, &[ONE]);
-            residency.pin(session, &[ONE]);
-            residency.unpin(session, &[ONE]);
+        for &part in parts {
+            residency.load(&[(part, 10)]);
+            residency.loaded(&[part]);
+            residency.pin(&[part]);
+            residency.unpin(&[part]);
         }
         residency
     }
@@ -213,32 +214,32 @@ mod tests {
     #[test]
     fn the_least_recently_used_part_leaves_first() {
         let mut residency = holding(30, &[A, B, C]);
-        residency.pin(A, &[ONE]);
-        residency.unpin(A, &[ONE]);
-        assert_eq!(residency.make_room(15), [(B, ONE), (C, ONE)]);
-        assert_eq!(residency.state(A, ONE), PartState::Resident);
+        residency.pin(&[A]);
+        residency.unpin(&[A]);
+        assert_eq!(residency.make_room(15), [B, C]);
+        assert_eq!(residency.state(A), PartState::Resident);
         assert_eq!(residency.bytes(), 10);
     }
 
     #[test]
     fn a_pinned_part_stays() {
         let mut residency = holding(20, &[A, B]);
-        residency.pin(A, &[ONE]);
-        assert_eq!(residency.make_room(20), [(B, ONE)]);
-        assert_eq!(residency.state(A, ONE), PartState::Pinned);
+        residency.pin(&[A]);
+        assert_eq!(residency.make_room(20), [B]);
+        assert_eq!(residency.state(A), PartState::Pinned);
     }
 
     #[test]
     fn a_part_stays_until_the_last_batch_that_needs_it_has_ended() {
         let mut residency = holding(10, &[A]);
-        residency.pin(A, &[ONE]);
-        residency.pin(A, &[ONE]);
-        assert!(!residency.could_hold(B, &[(ONE, 10)]));
-        residency.unpin(A, &[ONE]);
-        assert_eq!(residency.state(A, ONE), PartState::Pinned);
-        residency.unpin(A, &[ONE]);
-        assert_eq!(residency.state(A, ONE), PartState::Resident);
-        assert!(residency.could_hold(B, &[(ONE, 10)]));
+        residency.pin(&[A]);
+        residency.pin(&[A]);
+        assert!(!residency.could_hold(&[(B, 10)]));
+        residency.unpin(&[A]);
+        assert_eq!(residency.state(A), PartState::Pinned);
+        residency.unpin(&[A]);
+        assert_eq!(residency.state(A), PartState::Resident);
+        assert!(residency.could_hold(&[(B, 10)]));
     }
 
     #[test]
@@ -250,36 +251,36 @@ mod tests {
     #[test]
     fn a_failed_load_gives_its_bytes_back() {
         let mut residency = holding(10, &[]);
-        residency.load(A, &[(ONE, 7), (TWO, 3)]);
-        residency.load_failed(A, &[ONE, TWO]);
-        assert_eq!((residency.bytes(), residency.state(A, ONE)), (0, PartState::Absent));
+        residency.load(&[(A, 7), (A_TWO, 3)]);
+        residency.load_failed(&[A, A_TWO]);
+        assert_eq!((residency.bytes(), residency.state(A)), (0, PartState::Absent));
     }
 
     #[test]
     fn an_evicted_part_is_absent_only_when_the_device_says_so() {
         let mut residency = holding(10, &[A]);
-        residency.evict(A, ONE);
-        assert_eq!((residency.bytes(), residency.state(A, ONE)), (0, PartState::Evicting));
-        residency.evicted(A, ONE);
-        assert_eq!(residency.state(A, ONE), PartState::Absent);
+        residency.evict(A);
+        assert_eq!((residency.bytes(), residency.state(A)), (0, PartState::Evicting));
+        residency.evicted(A);
+        assert_eq!(residency.state(A), PartState::Absent);
     }
 
     #[test]
     fn a_set_is_there_when_all_of_it_is_and_parts_of_it_that_are_there_count_once() {
         let mut residency = holding(30, &[A, B]);
-        let set = [ONE, TWO];
-        assert_eq!(residency.state_of_set(A, &set), PartState::Absent);
-        assert!(residency.could_hold(A, &[(ONE, 10), (TWO, 20)]), "B may go");
-        residency.pin(A, &[ONE]);
-        assert!(residency.could_hold(A, &[(ONE, 10), (TWO, 20)]), "what is there counts once");
-        residency.pin(B, &[ONE]);
-        assert!(!residency.could_hold(A, &[(ONE, 10), (TWO, 20)]));
-        residency.unpin(B, &[ONE]);
-        assert_eq!(residency.make_room(20), [(B, ONE)], "what a load adds to is pinned");
-        residency.load(A, &[(TWO, 20)]);
-        assert_eq!(residency.state_of_set(A, &set), PartState::Loading);
-        residency.loaded(A, &[TWO]);
-        assert_eq!(residency.state_of_set(A, &set), PartState::Resident);
-        assert_eq!(residency.parts_of(A).map(|(part, _)| part).collect::<Vec<_>>(), set);
+        let set = [A, A_TWO];
+        assert_eq!(residency.state_of_set(&set), PartState::Absent);
+        assert!(residency.could_hold(&[(A, 10), (A_TWO, 20)]), "B may go");
+        residency.pin(&[A]);
+        assert!(residency.could_hold(&[(A, 10), (A_TWO, 20)]), "what is there counts once");
+        residency.pin(&[B]);
+        assert!(!residency.could_hold(&[(A, 10), (A_TWO, 20)]));
+        residency.unpin(&[B]);
+        assert_eq!(residency.make_room(20), [B], "what a load adds to is pinned");
+        residency.load(&[(A_TWO, 20)]);
+        assert_eq!(residency.state_of_set(&set), PartState::Loading);
+        residency.loaded(&[A_TWO]);
+        assert_eq!(residency.state_of_set(&set), PartState::Resident);
+        assert_eq!(residency.parts_of(SessionId(1)).map(|(part, _)| part).collect::<Vec<_>>(), set);
     }
 }

@@ -40,7 +40,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::fair::FairQueue;
-use crate::ids::{AccountId, DeviceId, OperationId, PartId, SessionId};
+use crate::ids::{AccountId, DeviceId, OperationId, ParamsId, Prepared, SessionId};
 use crate::residency::PartState;
 use crate::usage::{Pace, Usage};
 use crate::work::units_of;
@@ -57,6 +57,8 @@ pub struct Scheduler {
     limits: SchedulerLimits,
     phase: Phase,
     sessions: BTreeMap<SessionId, SessionBooks>,
+    /// The sessions that share the tables of each parameter set. A set without sessions has no entry.
+    sharing: BTreeMap<ParamsId, BTreeSet<SessionId>>,
     operations: BTreeMap<OperationId, OperationBooks>,
     /// Ended circuits with rows that still run. They keep their slots until those rows end.
     leaving: BTreeMap<OperationId, OperationBooks>,
@@ -87,7 +89,10 @@ struct SessionBooks {
     /// Bytes of each part of the prepared key, on each device.
     device_bytes: Vec<Vec<u64>>,
     slot_bytes: u64,
-    unit_cost: u32,
+    /// The cost of a unit of work on each device.
+    unit_costs: Vec<u32>,
+    /// The parameter set whose tables the key shares with other sessions.
+    tables: Option<ParamsId>,
     /// Waiting rows. Parts of one operation are in the order of its rows.
     queue: VecDeque<QueuedRows>,
     /// Size of the queue, in the unit of [`DeviceLimits::batch_units_max`].
@@ -123,8 +128,8 @@ struct QueuedRows {
 struct OperationBooks {
     session: SessionId,
     units: Vec<u32>,
-    /// Parts of the key that the operation needs.
-    key: Arc<[PartId]>,
+    /// The parts that the operation needs.
+    key: Arc<[Prepared]>,
     /// For each row of a list, its number of slots. Empty for a circuit.
     list_slots: Vec<u32>,
     queued_rows: usize,
@@ -160,6 +165,7 @@ impl Scheduler {
         Self {
             phase: Phase::Open,
             sessions: BTreeMap::new(),
+            sharing: BTreeMap::new(),
             operations: BTreeMap::new(),
             leaving: BTreeMap::new(),
             gathering: BTreeSet::new(),
@@ -238,13 +244,15 @@ impl Scheduler {
     /// session.
     fn take_in(&mut self, now: Duration, event: Event) -> Option<(DeviceId, SessionId)> {
         match event {
-            Event::Opened { session, account, weight, unit_cost, host_bytes, device_bytes, slot_bytes } => {
-                let opened = SessionBooks::new(host_bytes, device_bytes, slot_bytes, unit_cost);
+            Event::Opened { session, account, weight, unit_costs, tables, host_bytes, device_bytes, slot_bytes } => {
+                let opened = SessionBooks::new(host_bytes, device_bytes, slot_bytes, unit_costs, tables);
                 self.open(session, opened, account, weight);
             }
             Event::Submitted { session, operation, work, deadline } => {
                 work.check();
                 let Work { units, key, form } = work;
+                let tables = self.sessions.get(&session).and_then(|session| session.tables);
+                let key = key.into_iter().map(|part| Prepared::of(session, part, tables)).collect();
                 let rows = OperationBooks::new(session, units, key, deadline);
                 match form {
                     Form::List { slots } => {
@@ -260,11 +268,7 @@ impl Scheduler {
                 return Some((device, session));
             }
             Event::LoadFailed { device, session, failure } => self.load_failed(device, session, failure),
-            Event::Evicted { device, session, part } => {
-                self.devices[device.0].residency.evicted(session, part);
-                self.heard(device);
-                self.advance_close(session);
-            }
+            Event::Evicted { device, part } => self.evicted(device, part),
             Event::BatchDone(batch) => self.batch_done(now, batch),
             Event::BatchFailed { batch, failure } => self.batch_failed(now, batch, failure),
             Event::Retired(device) => self.retired(device),
@@ -282,6 +286,7 @@ impl Scheduler {
 impl Scheduler {
     fn open(&mut self, session: SessionId, opened: SessionBooks, account: AccountId, weight: u32) {
         assert_eq!(opened.device_bytes.len(), self.devices.len(), "a key has a size on every device");
+        assert_eq!(opened.unit_costs.len(), self.devices.len(), "a unit has a cost on every device");
         if let Err(error) = self.admit_session(opened.host_bytes, &opened.device_bytes) {
             self.commands.push(Command::RefuseSession { session, error });
             return;
@@ -291,6 +296,9 @@ impl Scheduler {
         self.totals.apart += u64::from(apart);
         self.totals.key_bytes += opened.host_bytes;
         self.fair.add(session, account, weight);
+        if let Some(params) = opened.tables {
+            self.sharing.entry(params).or_default().insert(session);
+        }
         let before = self.sessions.insert(session, opened);
         assert!(before.is_none(), "{session:?} is opened once");
     }
@@ -326,14 +334,14 @@ impl Scheduler {
         self.gather_or_make_ready(now, session);
     }
 
-    fn admit_list(&self, session: SessionId, rows: usize, key: &[PartId]) -> Result<(), Error> {
+    fn admit_list(&self, session: SessionId, rows: usize, key: &[Prepared]) -> Result<(), Error> {
         let fits = self.admit(session, key)?.held_rows + rows <= self.limits.session_rows_max
             && self.totals.held_rows + rows <= self.limits.queue_rows_max;
         if fits { Ok(()) } else { Err(self.busy(self.totals.queued_cost)) }
     }
 
     /// The session, if it accepts work that needs these parts of its key.
-    fn admit(&self, session: SessionId, key: &[PartId]) -> Result<&SessionBooks, Error> {
+    fn admit(&self, session: SessionId, key: &[Prepared]) -> Result<&SessionBooks, Error> {
         if self.phase != Phase::Open {
             return Err(Error::ShuttingDown);
         }
@@ -373,11 +381,13 @@ impl Scheduler {
         self.advance_close(session);
     }
 
-    /// Advances the erasure of a closing session's key by one step: first from the devices, then from the host.
+    /// Advances the erasure of a closing session's key by one step: first from the devices, then from the host. The last
+    /// session of a parameter set takes the set's tables with it.
     fn advance_close(&mut self, session: SessionId) {
         if !self.sessions.get(&session).is_some_and(|session| session.closing) {
             return;
         }
+        let last_of = self.sessions[&session].tables.filter(|params| self.sharing[params].len() == 1);
         let mut gone = true;
         for device in (0..self.devices.len()).map(DeviceId) {
             self.free_arena(device, session);
@@ -385,14 +395,21 @@ impl Scheduler {
             let books = &mut self.devices[device.0];
             // A retiring device may still have the session's arena although the key is already gone.
             let retires = books.failure.is_some() && !books.retired;
-            let there: Vec<_> = books.residency.parts_of(session).collect();
-            gone &= there.is_empty() && !retires;
+            let mut there: Vec<_> = books.residency.parts_of(session).collect();
+            if let Some(tables) = last_of.map(Prepared::Tables) {
+                there.extend(
+                    Some((tables, books.residency.state(tables))).filter(|(_, state)| *state != PartState::Absent),
+                );
+            }
+            // a batch or a load that needs only shared tables holds no part of the session
+            let works = books.loads(session) || books.running().any(|batch| batch.session == session);
+            gone &= there.is_empty() && !retires && !works;
             // A part that is loading, in use or being evicted needs no command now: when the device reports the end of
             // that, this method is called again. It is also called again when a retiring device has retired.
             if books.failure.is_none() {
                 for (part, _) in there.into_iter().filter(|&(_, state)| state == PartState::Resident) {
-                    books.residency.evict(session, part);
-                    self.commands.push(Command::Evict { device, session, part });
+                    books.residency.evict(part);
+                    self.commands.push(Command::Evict { device, part });
                 }
             }
         }
@@ -401,18 +418,32 @@ impl Scheduler {
             self.totals.apart -= u64::from(erased.apart);
             self.totals.key_bytes -= erased.host_bytes;
             self.fair.remove(session);
+            if let Some(params) = erased.tables {
+                let sharing = self.sharing.get_mut(&params).expect("the session shares the tables");
+                sharing.remove(&session);
+                if sharing.is_empty() {
+                    self.sharing.remove(&params);
+                }
+            }
             self.commands.push(Command::Erase(session));
         }
     }
 }
 
 impl SessionBooks {
-    fn new(host_bytes: u64, device_bytes: Vec<Vec<u64>>, slot_bytes: u64, unit_cost: u32) -> Self {
+    fn new(
+        host_bytes: u64,
+        device_bytes: Vec<Vec<u64>>,
+        slot_bytes: u64,
+        unit_costs: Vec<u32>,
+        tables: Option<ParamsId>,
+    ) -> Self {
         Self {
             host_bytes,
             device_bytes,
             slot_bytes,
-            unit_cost,
+            unit_costs,
+            tables,
             queue: VecDeque::new(),
             queued_size: 0,
             held_rows: 0,
@@ -425,15 +456,20 @@ impl SessionBooks {
             apart: false,
         }
     }
+
+    /// The cost of a unit that waits: the cost on the device where the unit is cheapest.
+    fn queue_cost(&self) -> u32 {
+        self.unit_costs.iter().copied().min().unwrap_or(0)
+    }
 }
 
 impl OperationBooks {
     /// The record of a new operation. The caller adds the slots of a list, or the record of a circuit.
-    fn new(session: SessionId, units: Vec<u32>, key: Vec<PartId>, deadline: Option<Duration>) -> Self {
+    fn new(session: SessionId, units: Vec<u32>, key: Arc<[Prepared]>, deadline: Option<Duration>) -> Self {
         Self {
             session,
             units,
-            key: key.into(),
+            key,
             list_slots: Vec::new(),
             queued_rows: 0,
             running_rows: 0,

@@ -11,7 +11,7 @@ use kernels::ckks;
 use kernels::ckks::PartKind;
 use kernels::tfhe::{Gate, GateList, Lwe, LweList, Plan};
 
-pub(crate) use key::{EVALUATION_KEY, KeyOnDevice, LoadingPart};
+pub(crate) use key::{DeviceNeeds, EVALUATION_KEY, LoadingPart, PartOnDevice};
 pub use key::{KeyParams, KeyPart, KeySource, NumbersKey, NumbersPart, SwitchingKeyRow};
 
 use crate::batch::BatchPart;
@@ -243,7 +243,7 @@ impl PlannedNumbers {
             host_bytes: 4 * (words + rows * plan.params().n()) as u64,
         };
         let units = plan.steps().iter().map(|step| step.units).collect();
-        let mut key = vec![key::TABLES];
+        let mut key = vec![PartId::TABLES];
         parts.iter().for_each(|&(_, part)| key.push(part));
         Work { units, key, form: Form::Circuit(levels) }
     }

@@ -25,7 +25,7 @@ pub mod sources;
 mod stages;
 pub mod weights;
 
-pub use backend::{Arithmetic, KeyedSteps, NoPart, PartShape, PlannedSteps, SeededRow};
+pub use backend::{Arithmetic, KeyedSteps, PartShape, PlannedSteps, SeededRow, Unsupported};
 pub use chain::{Chain, Level};
 pub use ciphertext::{Ciphertext, SeededCiphertext};
 pub use keys::{KeyRow, PublicKey, RowHeader};

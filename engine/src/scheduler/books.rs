@@ -26,7 +26,7 @@ impl Scheduler {
         self.totals.queued_rows += waiting.rows.len();
         let units = &operation.units[waiting.rows.clone()];
         let session = self.sessions.get_mut(&operation.session).expect("the session is open");
-        self.totals.queued_cost += cost_of(units, session.unit_cost);
+        self.totals.queued_cost += cost_of(units, session.queue_cost());
         session.queued_size += size_of(units);
         push(&mut session.queue, waiting);
     }
@@ -51,7 +51,7 @@ impl Scheduler {
         self.totals.queued_rows -= waiting.rows.len();
         let units = &operation.units[waiting.rows.clone()];
         let session = self.sessions.get_mut(&session).expect("the session is open");
-        self.totals.queued_cost -= cost_of(units, session.unit_cost);
+        self.totals.queued_cost -= cost_of(units, session.queue_cost());
         session.queued_size -= size_of(units);
     }
 

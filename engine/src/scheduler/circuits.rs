@@ -8,7 +8,7 @@ use super::devices::DeviceBooks;
 use super::{Command, OperationBooks, QueuedRows, Scheduler};
 use crate::error::{CircuitBound, Error};
 use crate::fair::COST_OF_UNIT;
-use crate::ids::{DeviceId, OperationId, PartId, SessionId};
+use crate::ids::{DeviceId, OperationId, Prepared, SessionId};
 use crate::residency::PartState;
 use crate::work::Levels;
 
@@ -73,7 +73,7 @@ impl Scheduler {
         &self,
         session: SessionId,
         rows: usize,
-        key: &[PartId],
+        key: &[Prepared],
         levels: &Levels,
     ) -> Result<DeviceId, Error> {
         let books = self.admit(session, key)?;
@@ -106,7 +106,7 @@ impl Scheduler {
     fn home_for(
         &self,
         session: SessionId,
-        key: &[PartId],
+        key: &[Prepared],
         slots: usize,
         avoid: Option<DeviceId>,
     ) -> Result<DeviceId, Error> {
@@ -114,7 +114,7 @@ impl Scheduler {
         let fit = self.devices_for(session, key).map(|id| (id, &self.devices[id.0]));
         let best = fit.clone().filter(|(_, device)| device.has_room(session, slots, slot_bytes)).min_by_key(
             |&(id, device)| {
-                let no_key = device.residency.state_of_set(session, key) == PartState::Absent;
+                let no_key = device.residency.state_of_set(key) == PartState::Absent;
                 (Some(id) == avoid, no_key, device.claimed_bytes())
             },
         );

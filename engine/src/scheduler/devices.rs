@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{DeviceLimits, Scheduler};
 use crate::batch::Batch;
 use crate::error::Error;
-use crate::ids::{BatchId, DeviceId, PartId, SessionId};
+use crate::ids::{BatchId, DeviceId, Prepared, SessionId};
 use crate::residency::Residency;
 use crate::slots::Slots;
 use crate::work::{LIST_SLOTS_OF_A_ROW_MAX, LIST_SLOTS_OF_A_UNIT_MAX};
@@ -52,9 +52,9 @@ pub(super) struct DeviceBooks {
 pub(super) struct Loading {
     pub(super) session: SessionId,
     /// The parts to load.
-    pub(super) parts: Vec<PartId>,
+    pub(super) parts: Vec<Prepared>,
     /// The parts of the set that were on the device before. They are pinned during the load.
-    pub(super) pinned: Vec<PartId>,
+    pub(super) pinned: Vec<Prepared>,
 }
 
 /// Batches of different sessions that run side by side.
@@ -159,7 +159,7 @@ impl DeviceBooks {
     /// set that were on the device before, at once, because nothing will use the set. Otherwise does nothing.
     pub(super) fn add_nothing_to(&mut self, session: SessionId) {
         if let Some(loading) = self.loading.as_mut().filter(|loading| loading.session == session) {
-            self.residency.unpin(session, &std::mem::take(&mut loading.pinned));
+            self.residency.unpin(&std::mem::take(&mut loading.pinned));
         }
     }
 
@@ -367,24 +367,24 @@ impl Scheduler {
     pub(super) fn devices_for<'a>(
         &'a self,
         session: SessionId,
-        key: &'a [PartId],
+        key: &'a [Prepared],
     ) -> impl Iterator<Item = DeviceId> + Clone + 'a {
         let devices = (0..self.devices.len()).map(DeviceId);
         devices.filter(move |&device| self.serves(session, device) && self.fits(session, key, device))
     }
 
     /// Whether a device can hold these parts of the session's key together.
-    pub(super) fn fits(&self, session: SessionId, key: &[PartId], device: DeviceId) -> bool {
+    pub(super) fn fits(&self, session: SessionId, key: &[Prepared], device: DeviceId) -> bool {
         self.bytes_of_set(session, key, device) <= self.devices[device.0].limits.resident_bytes_max
     }
 
-    /// Size of a part on a device.
-    pub(super) fn bytes_of_part(&self, session: SessionId, part: PartId, device: DeviceId) -> u64 {
-        self.sessions[&session].device_bytes[device.0][part.0 as usize]
+    /// Size of a part on a device, among the parts that the session needs.
+    pub(super) fn bytes_of_part(&self, session: SessionId, part: Prepared, device: DeviceId) -> u64 {
+        self.sessions[&session].device_bytes[device.0][part.index().0 as usize]
     }
 
     /// Size of these parts together.
-    pub(super) fn bytes_of_set(&self, session: SessionId, key: &[PartId], device: DeviceId) -> u64 {
+    pub(super) fn bytes_of_set(&self, session: SessionId, key: &[Prepared], device: DeviceId) -> u64 {
         key.iter().map(|&part| self.bytes_of_part(session, part, device)).fold(0, u64::saturating_add)
     }
 

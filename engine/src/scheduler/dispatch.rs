@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::devices::{Call, Loading};
 use super::{Command, OperationBooks, QueuedRows, Scheduler};
 use crate::batch::{Batch, BatchPart};
-use crate::ids::{BatchId, DeviceId, PartId, SessionId};
+use crate::ids::{BatchId, DeviceId, Prepared, SessionId};
 use crate::residency::PartState;
 use crate::work::{cost_of, rows_that_fit, size_of, units_of};
 
@@ -170,7 +170,7 @@ impl Scheduler {
 
     /// The parts of the key that the session's next rows on this device need; `None` if the session has no rows for the
     /// device.
-    fn next_key(&self, session: SessionId, device: DeviceId) -> Option<Arc<[PartId]>> {
+    fn next_key(&self, session: SessionId, device: DeviceId) -> Option<Arc<[Prepared]>> {
         let next = self.sessions[&session].queue.iter().find(|waiting| self.may_start(session, waiting, device))?;
         Some(self.operations[&next.operation].key.clone())
     }
@@ -178,19 +178,19 @@ impl Scheduler {
     /// The state of the parts that the session's next rows on this device need: `Resident` if all are on the device.
     fn key_state(&self, session: SessionId, device: DeviceId) -> PartState {
         let key = self.next_key(session, device);
-        key.map_or(PartState::Absent, |key| self.devices[device.0].residency.state_of_set(session, &key))
+        key.map_or(PartState::Absent, |key| self.devices[device.0].residency.state_of_set(&key))
     }
 
     /// Whether the parts that the session's next rows need would fit on the device if everything else that may be
     /// evicted were evicted.
     fn could_hold_next(&self, session: SessionId, device: DeviceId) -> bool {
-        let sizes = |key: Arc<[PartId]>| self.sizes(session, &key, device);
+        let sizes = |key: Arc<[Prepared]>| self.sizes(session, &key, device);
         let set = self.next_key(session, device).map(sizes);
-        set.is_some_and(|set| self.devices[device.0].residency.could_hold(session, &set))
+        set.is_some_and(|set| self.devices[device.0].residency.could_hold(&set))
     }
 
     /// The parts with their sizes on a device.
-    fn sizes(&self, session: SessionId, key: &[PartId], device: DeviceId) -> Vec<(PartId, u64)> {
+    fn sizes(&self, session: SessionId, key: &[Prepared], device: DeviceId) -> Vec<(Prepared, u64)> {
         key.iter().map(|&part| (part, self.bytes_of_part(session, part, device))).collect()
     }
 
@@ -210,22 +210,25 @@ impl Scheduler {
         // the command for the open call is given before the command for the load, so that the call runs beside the load
         self.order_open_call(device);
         let residency = &mut self.devices[device.0].residency;
-        let is_absent = |part: &PartId| residency.state(session, *part) == PartState::Absent;
-        let (parts, pinned): (Vec<_>, Vec<_>) = key.iter().copied().partition(is_absent);
-        residency.pin(session, &pinned);
+        let is_absent = |part: &Prepared| residency.state(*part) == PartState::Absent;
+        let (mut parts, pinned): (Vec<_>, Vec<_>) = key.iter().copied().partition(is_absent);
+        parts.sort_unstable_by_key(|part| part.index());
+        residency.pin(&pinned);
         let sizes = self.sizes(session, &parts, device);
         self.make_room(device, sizes.iter().map(|(_, bytes)| bytes).sum());
         let books = &mut self.devices[device.0];
-        books.residency.load(session, &sizes);
+        books.residency.load(&sizes);
         books.loading = Some(Loading { session, parts: parts.clone(), pinned });
         self.commands.push(Command::Load { device, session, parts });
     }
 
     pub(super) fn make_room(&mut self, device: DeviceId, bytes: u64) {
         let evicted = self.devices[device.0].residency.make_room(bytes);
-        for (session, part) in evicted {
-            self.free_arena(device, session);
-            self.commands.push(Command::Evict { device, session, part });
+        for part in evicted {
+            if let Prepared::Part(session, _) = part {
+                self.free_arena(device, session);
+            }
+            self.commands.push(Command::Evict { device, part });
         }
     }
 
@@ -245,7 +248,7 @@ impl Scheduler {
         if self.sessions[&session].queue.is_empty() {
             self.fair.set_ready(session, false);
         }
-        self.devices[device.0].residency.pin(session, &batch.key);
+        self.devices[device.0].residency.pin(&batch.key);
         let rides_alone = batch.parts.iter().any(|part| part.retried);
         let call = self.devices[device.0].calls.last_mut().expect("it was just put there");
         call.cost += batch.cost;
@@ -285,7 +288,7 @@ impl Scheduler {
                 break;
             }
             let key = self.operations[&waiting.operation].key.clone();
-            if self.devices[device.0].residency.state_of_set(session, &key) != PartState::Resident {
+            if self.devices[device.0].residency.state_of_set(&key) != PartState::Resident {
                 break; // these rows wait for their key, and later rows do not overtake them: first come, first served
             }
             let operation = self.operations.get_mut(&waiting.operation).expect("queued operations have not ended");
@@ -299,7 +302,7 @@ impl Scheduler {
             let units = &self.operations[&part.operation].units[part.rows.clone()];
             room = room.saturating_sub(size_of(units));
             batch.units += units_of(units);
-            batch.cost += cost_of(units, self.sessions[&session].unit_cost);
+            batch.cost += cost_of(units, self.sessions[&session].unit_costs[device.0]);
             batch.parts.push(part);
             batch.key.extend(&*key);
         }

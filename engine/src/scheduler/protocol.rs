@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::batch::Batch;
 use crate::error::Error;
-use crate::ids::{AccountId, BatchId, DeviceId, OperationId, PartId, SessionId};
+use crate::ids::{AccountId, BatchId, DeviceId, OperationId, ParamsId, Prepared, SessionId};
 use crate::work::Work;
 
 /// The bounds that a scheduler enforces. They follow from a [`crate::Config`] and from the devices.
@@ -94,8 +94,12 @@ pub enum Event {
         account: AccountId,
         /// The account's share under contention, 1 to 64.
         weight: u32,
-        /// Cost of a unit of work under this key. The cost under the cheapest keys is [`crate::fair::COST_OF_UNIT`].
-        unit_cost: u32,
+        /// For each device, the cost of a unit of work under this key. The cost under the cheapest keys is
+        /// [`crate::fair::COST_OF_UNIT`].
+        unit_costs: Vec<u32>,
+        /// The parameter set whose tables are the key's part [`crate::PartId::TABLES`]. All sessions with this
+        /// parameter set share the tables.
+        tables: Option<ParamsId>,
         /// Host memory that the key takes, in bytes.
         host_bytes: u64,
         /// For each device, the size of each part of the prepared key, in bytes.
@@ -138,10 +142,8 @@ pub enum Event {
     Evicted {
         /// The device.
         device: DeviceId,
-        /// The session of the key.
-        session: SessionId,
-        /// The part of the key.
-        part: PartId,
+        /// The part.
+        part: Prepared,
     },
     /// A batch of [`Command::Run`] was carried out.
     BatchDone(BatchId),
@@ -195,24 +197,22 @@ pub enum Command {
         /// The reason.
         error: Error,
     },
-    /// To a device: prepare these parts of a session's key. The device reports once, when all parts are ready or one
-    /// has failed.
+    /// To a device: prepare these parts of a session's key, and the tables that the key needs. The device reports once,
+    /// when all parts are ready or one has failed.
     Load {
         /// The device.
         device: DeviceId,
         /// The session of the key.
         session: SessionId,
-        /// The parts of the key. The list has at least one part.
-        parts: Vec<PartId>,
+        /// The parts. The list has at least one part, and tables come first.
+        parts: Vec<Prepared>,
     },
-    /// To a device: overwrite a prepared part of a session's key.
+    /// To a device: overwrite a part.
     Evict {
         /// The device.
         device: DeviceId,
-        /// The session of the key.
-        session: SessionId,
-        /// The part of the key.
-        part: PartId,
+        /// The part.
+        part: Prepared,
     },
     /// To a device: run these batches side by side, in one call. The device reports each batch.
     Run {

@@ -7,7 +7,7 @@ use super::devices::{Call, FAILURES_MAX, Loading};
 use super::{Cause, Command, Failure, OperationBooks, Phase, QueuedRows, Scheduler};
 use crate::batch::{Batch, BatchPart};
 use crate::error::Error;
-use crate::ids::{BatchId, DeviceId, OperationId, PartId, SessionId};
+use crate::ids::{BatchId, DeviceId, OperationId, Prepared, SessionId};
 
 /// The owner of rows in a reported batch.
 enum RowsOwner {
@@ -23,7 +23,7 @@ enum RowsOwner {
 impl Scheduler {
     pub(super) fn loaded(&mut self, device: DeviceId, session: SessionId) {
         let parts = self.device_was_loading(device, session);
-        self.devices[device.0].residency.loaded(session, &parts);
+        self.devices[device.0].residency.loaded(&parts);
         self.devices[device.0].failures = 0;
         self.session(session).load_failed_on = None;
         self.advance_close(session);
@@ -31,7 +31,7 @@ impl Scheduler {
 
     pub(super) fn load_failed(&mut self, device: DeviceId, session: SessionId, failure: Failure) {
         let parts = self.device_was_loading(device, session);
-        self.devices[device.0].residency.load_failed(session, &parts);
+        self.devices[device.0].residency.load_failed(&parts);
         self.count_failure(device, &failure);
         if self.devices[device.0].failure.is_some() {
             // the device itself failed for good, not the key, so the session goes on with other devices
@@ -46,13 +46,26 @@ impl Scheduler {
         self.advance_close(session);
     }
 
+    pub(super) fn evicted(&mut self, device: DeviceId, part: Prepared) {
+        self.devices[device.0].residency.evicted(part);
+        self.heard(device);
+        match part {
+            Prepared::Part(session, _) => self.advance_close(session),
+            // a closing session waits for the tables if no other session needs them
+            Prepared::Tables(params) => {
+                let sharing: Vec<_> = self.sharing.get(&params).into_iter().flatten().copied().collect();
+                sharing.into_iter().for_each(|session| self.advance_close(session));
+            }
+        }
+    }
+
     /// Ends the device's load and returns the parts that were being loaded.
-    fn device_was_loading(&mut self, device: DeviceId, session: SessionId) -> Vec<PartId> {
+    fn device_was_loading(&mut self, device: DeviceId, session: SessionId) -> Vec<Prepared> {
         let books = &mut self.devices[device.0];
         let loading = books.loading.take().filter(|loading| loading.session == session);
         let Loading { parts, pinned, .. } =
             loading.unwrap_or_else(|| panic!("{session:?} was reported, but the device was not loading it"));
-        books.residency.unpin(session, &pinned);
+        books.residency.unpin(&pinned);
         self.heard(device);
         parts
     }
@@ -112,9 +125,9 @@ impl Scheduler {
         }
         if failure.cause == Cause::OutOfMemory {
             // the key that the second try needs is pinned while all other keys are evicted
-            self.devices[batch.device.0].residency.pin(batch.session, &batch.key);
+            self.devices[batch.device.0].residency.pin(&batch.key);
             self.clear(batch.device);
-            self.devices[batch.device.0].residency.unpin(batch.session, &batch.key);
+            self.devices[batch.device.0].residency.unpin(&batch.key);
         }
         self.advance_close(batch.session);
     }
@@ -135,7 +148,7 @@ impl Scheduler {
     pub(super) fn reason_not_to_retry(
         &self,
         session: SessionId,
-        key: &[PartId],
+        key: &[Prepared],
         retried: bool,
         reason: &str,
     ) -> Option<Error> {
@@ -161,7 +174,7 @@ impl Scheduler {
         let at = call.batches.iter().position(|running| running.id == id).expect("it runs in this call");
         let batch = call.batches.remove(at);
         let device = &mut self.devices[batch.device.0];
-        device.residency.unpin(batch.session, &batch.key);
+        device.residency.unpin(&batch.key);
         device.silent_since = None;
         if let Some(at) = device.calls.iter().position(|call| call.batches.is_empty()) {
             let call = device.calls.remove(at);

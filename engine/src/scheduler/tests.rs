@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::{Cause, Command, DeviceLimits, Event, Failure, Finished, Form, Scheduler, SchedulerLimits, Work};
 use crate::batch::Batch;
 use crate::error::Error;
-use crate::ids::{AccountId, BatchId, DeviceId, OperationId, PartId, SessionId};
+use crate::ids::{AccountId, BatchId, DeviceId, OperationId, ParamsId, PartId, Prepared, SessionId};
 
 const A: SessionId = SessionId(1);
 const B: SessionId = SessionId(2);
@@ -57,12 +57,17 @@ fn limits_of(resident_bytes_max: u64) -> SchedulerLimits {
     }
 }
 
+/// The only part of a session's key.
+fn key_of(session: SessionId) -> Prepared {
+    Prepared::Part(session, KEY_PART)
+}
+
 fn load(session: SessionId) -> Command {
-    Command::Load { device: ONE, session, parts: vec![KEY_PART] }
+    Command::Load { device: ONE, session, parts: vec![key_of(session)] }
 }
 
 fn evict(session: SessionId) -> Command {
-    Command::Evict { device: ONE, session, part: KEY_PART }
+    Command::Evict { device: ONE, part: key_of(session) }
 }
 
 fn loaded(session: SessionId) -> Event {
@@ -70,7 +75,7 @@ fn loaded(session: SessionId) -> Event {
 }
 
 fn evicted(session: SessionId) -> Event {
-    Event::Evicted { device: ONE, session, part: KEY_PART }
+    Event::Evicted { device: ONE, part: key_of(session) }
 }
 
 fn smoke(cause: Cause) -> Failure {
@@ -79,9 +84,10 @@ fn smoke(cause: Cause) -> Failure {
 
 /// The event that opens a session of weight 1 in a separate account.
 fn opening(session: SessionId, host_bytes: u64, device_bytes: Vec<u64>) -> Event {
-    let device_bytes = device_bytes.into_iter().map(|bytes| vec![bytes]).collect();
-    let account = AccountId(u128::from(session.0));
-    Event::Opened { session, account, weight: 1, unit_cost: 32, host_bytes, device_bytes, slot_bytes: 1 }
+    let device_bytes: Vec<_> = device_bytes.into_iter().map(|bytes| vec![bytes]).collect();
+    let (account, unit_costs) = (AccountId(u128::from(session.0)), vec![32; device_bytes.len()]);
+    let tables = None;
+    Event::Opened { session, account, weight: 1, unit_costs, tables, host_bytes, device_bytes, slot_bytes: 1 }
 }
 
 /// A list whose rows have these numbers of units.
@@ -305,12 +311,10 @@ fn rows_without_unit_cost_little_but_not_nothing() {
 #[test]
 fn a_batch_counts_what_bootstraps_cost_under_its_key() {
     let mut desk = Desk::with(limits(), &[]);
-    let Event::Opened { session, account, weight, host_bytes, device_bytes, slot_bytes, .. } =
-        opening(A, 10, vec![KEY])
-    else {
-        unreachable!()
-    };
-    desk.feed(Event::Opened { session, account, weight, unit_cost: 100, host_bytes, device_bytes, slot_bytes });
+    let mut opening = opening(A, 10, vec![KEY]);
+    let Event::Opened { unit_costs, .. } = &mut opening else { unreachable!() };
+    *unit_costs = vec![100];
+    desk.feed(opening);
     desk.submit(A, op(1), &[2, 1, 0, 1, 1, 1, 1]);
     assert_eq!(run_of(&desk.feed(loaded(A))).cost, 701);
     assert_eq!(desk.scheduler.totals.queued_cost, 0);

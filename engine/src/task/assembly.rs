@@ -6,9 +6,9 @@ use kernels::Schemes;
 use kernels::ckks::{KeyedSteps, PartKind, PlannedSteps};
 use kernels::tfhe::{GateList, KeyedGates, Lwe, LweList, NO_CELLS, SlotCells, SlotGate};
 
-use super::{EVALUATION_KEY, KeyOnDevice, PlannedCircuit, PlannedNumbers, Task};
+use super::{EVALUATION_KEY, PartOnDevice, PlannedCircuit, PlannedNumbers, Task};
 use crate::batch::{Batch, BatchPart};
-use crate::ids::PartId;
+use crate::ids::{PartId, Prepared};
 use crate::rows::Rows;
 
 /// A batch, and the task of each of its parts.
@@ -148,12 +148,13 @@ pub(crate) type Ready<'a, A> = (&'a BatchTasks, &'a Assembly<'a>, &'a mut A);
 pub(crate) fn start<'a, B: Schemes>(
     backend: &B,
     batches: Vec<Ready<'a, B::Arena>>,
-    key_of: impl Fn(&BatchTasks, PartId) -> &'a KeyOnDevice<B>,
+    part_of: impl Fn(Prepared) -> &'a PartOnDevice<B>,
 ) -> kernels::Result<B::Pending> {
+    let part_of_key = |work: &BatchTasks, part: PartId| part_of(Prepared::Part(work.batch.session, part));
     let all = batches.into_iter();
     if all.as_slice()[0].0.tasks[0].is_of_gates() {
         let keyed = |(work, assembly, arena): Ready<'a, B::Arena>| KeyedGates {
-            key: key_of(work, EVALUATION_KEY).gates(),
+            key: part_of_key(work, EVALUATION_KEY).gates(),
             arena,
             gates: &assembly.gates,
             cells: &assembly.cells,
@@ -161,8 +162,13 @@ pub(crate) fn start<'a, B: Schemes>(
         };
         backend.evaluate_together(&mut all.map(keyed).collect::<Vec<_>>())
     } else {
+        let tables_of = |work: &BatchTasks| {
+            let tables = work.batch.key.iter().find(|part| matches!(part, Prepared::Tables(_)));
+            part_of(*tables.expect("a batch of arithmetic needs tables")).tables()
+        };
         let keyed = |(work, assembly, arena): Ready<'a, B::Arena>| KeyedSteps {
-            parts: assembly.parts.iter().map(|&(kind, part)| (kind, key_of(work, part).numbers())).collect(),
+            tables: tables_of(work),
+            parts: assembly.parts.iter().map(|&(kind, part)| (kind, part_of_key(work, part).numbers())).collect(),
             arena,
             plans: &assembly.plans,
         };

@@ -5,17 +5,14 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use kernels::Schemes;
-use kernels::ckks::{self, PartKind, PartShape, SeededRow};
+use kernels::ckks::{self, ParamsLiteral, PartKind, PartShape, SeededRow};
 use kernels::tfhe::{EvaluationKey, Params};
 
-use crate::ids::PartId;
+use crate::fair::COST_OF_UNIT;
+use crate::ids::{ParamsId, PartId};
 
 /// The only part of a key for gates.
 pub(crate) const EVALUATION_KEY: PartId = PartId(0);
-
-/// The first part of a CKKS key: the tables that follow from the parameters. Every CKKS task needs this part, so no
-/// such task goes to a device that does not compute on encrypted numbers.
-pub(crate) const TABLES: PartId = PartId(0);
 
 /// Public description of a key, by scheme.
 #[derive(Clone, Debug)]
@@ -115,41 +112,68 @@ pub enum KeyPart {
     Numbers(NumbersPart),
 }
 
-/// A part of a key on a device. Overwritten on drop.
-pub(crate) enum KeyOnDevice<B: Schemes> {
+impl KeyPart {
+    /// The parameter set whose tables the device needs to load this part; `None` if the part needs no tables.
+    pub(crate) fn tables(&self) -> Option<ParamsId> {
+        match self {
+            KeyPart::Gates(_) | KeyPart::Tables(_) => None,
+            KeyPart::Numbers(part) => Some(params_id(&part.shape.params)),
+        }
+    }
+}
+
+/// A part of a key, or tables, on a device. A part of a key is overwritten on drop.
+pub(crate) enum PartOnDevice<B: Schemes> {
     Gates(B::Key),
-    /// Nothing: the backend made its tables when it was prepared.
-    Tables,
+    Tables(B::Tables),
     Numbers(B::Part),
 }
 
-impl<B: Schemes> KeyOnDevice<B> {
+impl<B: Schemes> PartOnDevice<B> {
     pub(crate) fn gates(&self) -> &B::Key {
-        let KeyOnDevice::Gates(key) = self else { unreachable!("a session's tasks are of its key's scheme") };
+        let PartOnDevice::Gates(key) = self else { unreachable!("a session's tasks are of its key's scheme") };
         key
     }
 
+    pub(crate) fn tables(&self) -> &B::Tables {
+        let PartOnDevice::Tables(tables) = self else { unreachable!("only tables have the name of a parameter set") };
+        tables
+    }
+
     pub(crate) fn numbers(&self) -> &B::Part {
-        let KeyOnDevice::Numbers(part) = self else { unreachable!("a session's tasks are of its key's scheme") };
+        let PartOnDevice::Numbers(part) = self else { unreachable!("a session's tasks are of its key's scheme") };
         part
     }
 }
 
-/// Size of the tables for these parameters, in bytes. For each prime, the tables have the roots of both directions and
-/// their Shoup companions, once for the plain transform and once for the transform on vectors.
-fn table_bytes(params: &ckks::Params) -> u64 {
-    (params.primes().len() * params.n() * 4 * 8) as u64
+/// What a key needs on a device.
+pub(crate) struct DeviceNeeds {
+    /// Size of each part on the device, in bytes. The sizes are `u64::MAX` if the key is a CKKS key and the device does
+    /// not compute on encrypted numbers.
+    pub(crate) part_bytes: Vec<u64>,
+    /// Cost of a unit of work under this key on the device. The cost of a gate under the cheapest keys is
+    /// [`crate::fair::COST_OF_UNIT`].
+    pub(crate) unit_cost: u32,
 }
 
-/// Cost of a unit of arithmetic on encrypted numbers: a sixteenth of the cost of the cheapest gate.
-const UNIT_COST_OF_NUMBERS: u32 = crate::fair::COST_OF_UNIT / 16;
+/// Returns the name of a parameter set: its literal's members, packed into one number.
+fn params_id(params: &ckks::Params) -> ParamsId {
+    let ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap } = params.literal();
+    let members = [(poly_degree as u64, 24), (scale_bits.into(), 16), (max_depth.into(), 16)];
+    let rest = [(security as u64, 4), (bootstrap.into(), 1)];
+    let pack = |name: u64, (member, bits): (u64, u32)| {
+        assert!(member < 1 << bits, "each member has its own bits");
+        name << bits | member
+    };
+    ParamsId(members.into_iter().chain(rest).fold(0, pack))
+}
 
 impl KeyParams {
-    /// Cost of a unit of work under this key. The cost under the cheapest keys is [`crate::fair::COST_OF_UNIT`].
-    pub(crate) fn unit_cost(&self) -> u32 {
+    /// The parameter set whose tables the key's tasks need; `None` for gates.
+    pub(crate) fn tables(&self) -> Option<ParamsId> {
         match self {
-            KeyParams::Gates(params) => params.cost(),
-            KeyParams::Numbers(_) => UNIT_COST_OF_NUMBERS,
+            KeyParams::Gates(_) => None,
+            KeyParams::Numbers(key) => Some(params_id(&key.params)),
         }
     }
 
@@ -161,18 +185,22 @@ impl KeyParams {
         }
     }
 
-    /// Size of each part on a device, in bytes. The size is `u64::MAX` if the key is a CKKS key and the device does not
-    /// compute on encrypted numbers.
-    pub(crate) fn part_bytes<B: Schemes>(&self, backend: &B) -> Vec<u64> {
+    /// What the key needs on a device.
+    pub(crate) fn needs<B: Schemes>(&self, backend: &B) -> DeviceNeeds {
         match self {
-            KeyParams::Gates(params) => vec![backend.key_bytes(params)],
+            KeyParams::Gates(params) => {
+                DeviceNeeds { part_bytes: vec![backend.key_bytes(params)], unit_cost: params.cost() }
+            }
             KeyParams::Numbers(key) => {
-                let shape = |(kind, level)| PartShape { params: key.params.clone(), kind, level };
-                let of_part = |&part| backend.part_bytes(&shape(part)).unwrap_or(u64::MAX);
-                let of_tables = backend
-                    .part_bytes(&shape((PartKind::Relinearization, 0)))
-                    .map_or(u64::MAX, |_| table_bytes(&key.params));
-                std::iter::once(of_tables).chain(key.parts.iter().map(of_part)).collect()
+                let shape = |&(kind, level)| PartShape { params: key.params.clone(), kind, level };
+                let part_bytes = match backend.tables_bytes(&key.params) {
+                    Some(tables) => {
+                        let of_parts = key.parts.iter().map(|part| backend.part_bytes(&shape(part)));
+                        std::iter::once(tables).chain(of_parts).collect()
+                    }
+                    None => vec![u64::MAX; 1 + key.parts.len()],
+                };
+                DeviceNeeds { part_bytes, unit_cost: (COST_OF_UNIT / backend.units_of_a_gate()).max(1) }
             }
         }
     }
@@ -181,7 +209,7 @@ impl KeyParams {
     pub(crate) fn prepare<B: Schemes>(&self, backend: &B) -> kernels::Result<()> {
         match self {
             KeyParams::Gates(params) => backend.prepare(params),
-            KeyParams::Numbers(key) => backend.prepare_numbers(&key.params),
+            KeyParams::Numbers(_) => Ok(()),
         }
     }
 }
@@ -189,33 +217,39 @@ impl KeyParams {
 /// A part of a key on its way to a device. Both forms are overwritten on drop.
 pub(crate) struct LoadingPart<B: Schemes> {
     from: KeyPart,
-    into: KeyOnDevice<B>,
+    into: PartOnDevice<B>,
     /// The number of loaded pieces.
     pieces: usize,
 }
 
 impl<B: Schemes> LoadingPart<B> {
-    /// Allocates room on the device.
-    pub(crate) fn begin(backend: &B, from: KeyPart) -> kernels::Result<Self> {
+    /// Allocates room on the device, or makes the tables. A part of a CKKS key needs the tables of its parameters.
+    pub(crate) fn begin(backend: &B, from: KeyPart, tables: Option<&B::Tables>) -> kernels::Result<Self> {
         let into = match &from {
-            KeyPart::Gates(key) => KeyOnDevice::Gates(backend.room_for_key(&key.params)?),
-            KeyPart::Tables(params) => {
-                backend.prepare_numbers(params)?;
-                KeyOnDevice::Tables
-            }
-            KeyPart::Numbers(part) => KeyOnDevice::Numbers(backend.room_for_part(&part.shape)?),
+            KeyPart::Gates(key) => PartOnDevice::Gates(backend.room_for_key(&key.params)?),
+            KeyPart::Tables(params) => PartOnDevice::Tables(backend.make_tables(params)?),
+            KeyPart::Numbers(part) => PartOnDevice::Numbers(backend.room_for_part(needed(tables), &part.shape)?),
         };
         Ok(LoadingPart { from, into, pieces: 0 })
     }
 
+    /// The part in the host's form.
+    pub(crate) fn from(&self) -> &KeyPart {
+        &self.from
+    }
+
     /// Loads the next piece; for a CKKS key, a row. After the last piece, returns the part in the device's form; then
     /// no thread of the engine holds the part in the host's form.
-    pub(crate) fn load_piece(mut self, backend: &B) -> kernels::Result<ControlFlow<KeyOnDevice<B>, Self>> {
+    pub(crate) fn load_piece(
+        mut self,
+        backend: &B,
+        tables: Option<&B::Tables>,
+    ) -> kernels::Result<ControlFlow<PartOnDevice<B>, Self>> {
         let more = match (&self.from, &mut self.into) {
-            (KeyPart::Gates(key), KeyOnDevice::Gates(into)) => backend.load_piece(into, self.pieces, key)?,
-            (KeyPart::Numbers(part), KeyOnDevice::Numbers(into)) => {
+            (KeyPart::Gates(key), PartOnDevice::Gates(into)) => backend.load_piece(into, self.pieces, key)?,
+            (KeyPart::Numbers(part), PartOnDevice::Numbers(into)) => {
                 let SwitchingKeyRow { seed, body } = &part.rows[self.pieces];
-                backend.load_row(into, &SeededRow { digit: self.pieces, seed, body })?;
+                backend.load_row(needed(tables), into, &SeededRow { digit: self.pieces, seed, body })?;
                 self.pieces + 1 < part.rows.len()
             }
             _ => false,
@@ -223,6 +257,11 @@ impl<B: Schemes> LoadingPart<B> {
         self.pieces += 1;
         Ok(if more { ControlFlow::Continue(self) } else { ControlFlow::Break(self.into) })
     }
+}
+
+/// The tables, which the scheduler loads before the parts that need them.
+fn needed<T>(tables: Option<&T>) -> &T {
+    tables.expect("tables are loaded before the parts of a key")
 }
 
 /// A key in memory. Overwritten when its last holder drops it.

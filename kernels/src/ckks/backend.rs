@@ -65,45 +65,63 @@ pub struct PlannedSteps<'a> {
     pub completes: bool,
 }
 
-/// A batch: steps of plans that use one key and one arena. `P` is the device's type of key parts, `A` its type of
-/// arenas.
-pub struct KeyedSteps<'a, P, A> {
+/// A batch: steps of plans that use one key and one arena.
+pub struct KeyedSteps<'a, B: Arithmetic> {
+    /// The tables of the key's parameters.
+    pub tables: &'a B::Tables,
     /// The parts of the key that the steps need.
-    pub parts: Vec<(PartKind, &'a P)>,
+    pub parts: Vec<(PartKind, &'a B::Part)>,
     /// The arena that holds the plans' slots.
-    pub arena: &'a mut A,
+    pub arena: &'a mut B::Arena,
     /// The steps of each plan. No step of the batch reads a value that another step of the batch writes.
     pub plans: &'a [PlannedSteps<'a>],
 }
 
-/// CKKS on a device. A device that does not support encrypted numbers sets [`NoPart`] as its part and keeps the
+/// CKKS on a device. A device that does not support encrypted numbers sets [`Unsupported`] as both types and keeps the
 /// defaults.
 pub trait Arithmetic: Backend {
+    /// The tables of a parameter set on this device: roots of the transforms, constants of divisions and digits. All
+    /// keys of the set share the tables, which contain no secret.
+    type Tables: Send;
+
     /// A part of an evaluation key on this device. Overwritten on drop.
     type Part: Send;
 
-    /// Returns the number of bytes that a part takes on this device; `None` if the device does not support encrypted
+    /// Returns the number of bytes that the tables take on this device; `None` if the device does not support encrypted
     /// numbers.
-    fn part_bytes(&self, _shape: &PartShape) -> Option<u64> {
+    fn tables_bytes(&self, _params: &Params) -> Option<u64> {
         None
     }
 
-    /// Prepares the device for keys of these parameters. The call can take a second. Any thread may make this call
-    /// while the device works.
-    fn prepare_numbers(&self, _params: &Params) -> Result<()> {
-        Ok(())
-    }
-
-    /// Allocates room for a part; its rows are loaded afterwards.
+    /// Makes the tables. The call can take a tenth of a second.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] when the device has too little memory.
-    fn room_for_part(&self, _shape: &PartShape) -> Result<Self::Part> {
+    fn make_tables(&self, _params: &Params) -> Result<Self::Tables> {
+        unsupported()
+    }
+
+    /// Returns the number of bytes that a part takes on this device.
+    fn part_bytes(&self, _shape: &PartShape) -> u64 {
+        u64::MAX
+    }
+
+    /// How many units of a plan's steps ([`super::PlannedStep::units`]) take as long as the cheapest gate on this device, at
+    /// least 1. The engine uses this ratio to share the device's time between gates and numbers.
+    fn units_of_a_gate(&self) -> u32 {
+        1
+    }
+
+    /// Allocates room for a part; its rows are loaded afterwards. `tables` are those of the part's parameters.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] when the device has too little memory.
+    fn room_for_part(&self, _tables: &Self::Tables, _shape: &PartShape) -> Result<Self::Part> {
         unsupported()
     }
 
     /// Expands a row's mask and lays the row out for this device.
-    fn load_row(&self, _into: &mut Self::Part, _row: &SeededRow<'_>) -> Result<()> {
+    fn load_row(&self, _tables: &Self::Tables, _into: &mut Self::Part, _row: &SeededRow<'_>) -> Result<()> {
         unsupported()
     }
 
@@ -112,13 +130,16 @@ pub trait Arithmetic: Backend {
     ///
     /// # Panics
     /// When a slot is not in its batch's arena, or a part is missing.
-    fn run(&self, _batches: &mut [KeyedSteps<'_, Self::Part, Self::Arena>]) -> Result<Self::Pending> {
+    fn run(&self, _batches: &mut [KeyedSteps<'_, Self>]) -> Result<Self::Pending>
+    where
+        Self: Sized,
+    {
         unsupported()
     }
 }
 
-/// The part type of a device that does not support encrypted numbers. No value of this type exists.
-pub enum NoPart {}
+/// The tables and parts of a device that does not support encrypted numbers. No value of this type exists.
+pub enum Unsupported {}
 
 fn unsupported<T>() -> Result<T> {
     Err(Error::Unavailable("this device does not support encrypted numbers (CKKS)".into()))

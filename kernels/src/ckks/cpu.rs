@@ -75,6 +75,22 @@ impl Evaluator {
         }
     }
 
+    /// Returns the most bytes that an evaluator's tables take: for each prime the roots of both directions, once for
+    /// the plain transform and once for the transform on vectors, with their companions; and the permutations. The
+    /// constants of divisions and digits take less than a hundredth of these bytes. Rows for intermediate results are
+    /// not counted.
+    pub fn tables_bytes(params: &Params) -> u64 {
+        let root_bytes = size_of::<Root>();
+        let of_prime = 4 * params.n() * root_bytes;
+        (params.primes().len() * of_prime + constants::permutations_bytes_max(params.n())) as u64
+    }
+
+    /// Counts the bytes of the tables and of the cached permutations.
+    #[cfg(test)]
+    fn bytes(&self) -> u64 {
+        self.tables.iter().map(NttTables::bytes).sum::<u64>() + self.constants.permutations_bytes()
+    }
+
     /// The parameters.
     pub fn params(&self) -> &Params {
         &self.params

@@ -56,6 +56,19 @@ impl Permutation {
         Permutation { isa: tables.isa(), squares, vectors, lanes }
     }
 
+    /// Returns the most bytes that a permutation of rows of `polynomial_size` words takes: the bytes with vectors of 4
+    /// words, and the table of lanes with vectors of 16 words.
+    pub(crate) fn bytes_max(polynomial_size: usize) -> usize {
+        let (squares, vectors) = (polynomial_size / 16 * size_of::<u32>(), polynomial_size / 4 * 2);
+        squares + vectors + 16 * 16 * size_of::<u32>()
+    }
+
+    /// Counts the bytes of the permutation.
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val(&self.squares[..]) + size_of_val(&self.vectors[..]) + size_of_val(&self.lanes[..])
+    }
+
     /// Permutes `row` and writes the result to `out`.
     pub(crate) fn apply(&self, row: &[u32], out: &mut [u32]) {
         let n = self.vectors.len() * self.isa.lanes();

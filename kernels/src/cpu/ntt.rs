@@ -72,6 +72,13 @@ impl NttTables {
         &self.ring
     }
 
+    /// Counts the bytes of the roots.
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> u64 {
+        let plain = size_of_val(&self.ring.roots[..]) + size_of_val(&self.ring.inverse_roots[..]);
+        (plain + size_of_val(&self.lane_roots[..]) + size_of_val(&self.lane_inverse_roots[..])) as u64
+    }
+
     /// The ring's modulus.
     pub(crate) fn modulus(&self) -> Modulus {
         self.ring.modulus

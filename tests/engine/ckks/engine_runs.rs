@@ -35,6 +35,32 @@ fn sessions_of_several_keys_compute_side_by_side() {
 }
 
 #[test]
+fn sessions_of_one_parameter_set_share_its_tables_until_the_last_is_closed() {
+    let (engine, params) = (engine(), params(256, 3, false));
+    let close = |party: &Party| {
+        let (tell, erased) = std::sync::mpsc::channel();
+        party.engine.close(party.session, Box::new(move || tell.send(()).expect("the test waits")));
+        erased.recv().unwrap();
+    };
+    let bytes_after = |party: &Party| {
+        let x = party.encrypt(&numbers(params.slots(), 8));
+        party.check(Operation::Multiply, &[&x, &x], STABLE, x.expected.iter().map(|x| x * x).collect());
+        party.engine.usage().resident_bytes
+    };
+    let parties = [0; 3].map(|_| Party::new(engine.clone(), &params, &parts(&params)));
+    let [one, two, three] = parties.each_ref().map(bytes_after);
+    let of_a_part = two - one;
+    assert!(one > of_a_part, "tables and a part");
+    assert_eq!(three - two, of_a_part, "each further session adds its part alone");
+    close(&parties[1]);
+    close(&parties[0]);
+    assert_eq!(engine.usage().resident_bytes, three - 2 * of_a_part);
+    assert_eq!(bytes_after(&parties[2]), one, "the last session goes on with the tables");
+    close(&parties[2]);
+    assert_eq!(engine.usage().resident_bytes, 0);
+}
+
+#[test]
 fn an_operation_that_is_cancelled_ends_without_a_result_and_the_next_one_runs() {
     let params = params(4096, 7, false);
     let party = Party::new(engine(), &params, &parts(&params));

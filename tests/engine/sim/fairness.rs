@@ -73,8 +73,10 @@ impl Mill {
         for (&session, miller) in &self.sessions {
             let Miller { account, weight, unit_cost, .. } = *miller;
             let device_bytes = vec![miller.key_bytes.clone(); self.orders.len()];
-            let host_bytes = 1;
-            let event = Event::Opened { session, account, weight, unit_cost, host_bytes, device_bytes, slot_bytes: 1 };
+            let (unit_costs, tables) = (vec![unit_cost; self.orders.len()], None);
+            let (host_bytes, slot_bytes) = (1, 1);
+            let event =
+                Event::Opened { session, account, weight, unit_costs, tables, host_bytes, device_bytes, slot_bytes };
             assert_eq!(self.scheduler.step(Duration::ZERO, event), []);
         }
         self.top_up();
@@ -129,7 +131,7 @@ impl Mill {
         let events = match self.orders[device.0].pop_front() {
             None => return,
             Some(Command::Load { device, session, .. }) => vec![Event::Loaded { device, session }],
-            Some(Command::Evict { device, session, part }) => vec![Event::Evicted { device, session, part }],
+            Some(Command::Evict { device, part }) => vec![Event::Evicted { device, part }],
             Some(Command::Run { batches, .. }) => batches.iter().map(|batch| self.end_of(batch)).collect(),
             Some(other) => panic!("{other:?}"),
         };

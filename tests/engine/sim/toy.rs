@@ -314,7 +314,8 @@ impl Backend for Toy {
 }
 
 impl kernels::ckks::Arithmetic for Toy {
-    type Part = kernels::ckks::NoPart;
+    type Tables = kernels::ckks::Unsupported;
+    type Part = kernels::ckks::Unsupported;
 }
 
 impl Gates for Toy {

@@ -69,7 +69,8 @@ impl Backend for Card {
 }
 
 impl kernels::ckks::Arithmetic for Card {
-    type Part = kernels::ckks::NoPart;
+    type Tables = kernels::ckks::Unsupported;
+    type Part = kernels::ckks::Unsupported;
 }
 
 impl Gates for Card {

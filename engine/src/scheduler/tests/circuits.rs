@@ -6,7 +6,7 @@ use crate::scheduler::Levels;
 const TWO: DeviceId = DeviceId(1);
 
 fn load_on_two(session: SessionId) -> Command {
-    Command::Load { device: TWO, session, parts: vec![KEY_PART] }
+    Command::Load { device: TWO, session, parts: vec![key_of(session)] }
 }
 
 /// A circuit with levels of these widths. A slot takes a byte; the device keeps 24 slots for gates.

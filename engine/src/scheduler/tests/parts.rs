@@ -13,19 +13,20 @@ fn desk_of(resident_bytes_max: u64, sessions: &[SessionId]) -> Desk {
     let limits = SchedulerLimits { wait: Duration::ZERO, ..limits_of(resident_bytes_max) };
     let mut desk = Desk::with(limits, &[]);
     for &session in sessions {
-        let Event::Opened { account, weight, unit_cost, host_bytes, slot_bytes, .. } = opening(session, 10, vec![])
-        else {
-            unreachable!()
-        };
-        let device_bytes = vec![PARTS.to_vec()];
-        let opened = Event::Opened { session, account, weight, unit_cost, host_bytes, device_bytes, slot_bytes };
-        assert_eq!(desk.feed(opened), []);
+        let mut opening = opening(session, 10, vec![0]);
+        let Event::Opened { device_bytes, .. } = &mut opening else { unreachable!() };
+        *device_bytes = vec![PARTS.to_vec()];
+        assert_eq!(desk.feed(opening), []);
     }
     desk
 }
 
 fn parts(of: &[u32]) -> Vec<PartId> {
     of.iter().copied().map(PartId).collect()
+}
+
+fn prepared(session: SessionId, of: &[u32]) -> Vec<Prepared> {
+    parts(of).into_iter().map(|part| Prepared::Part(session, part)).collect()
 }
 
 /// Submits a list of eight rows that need these parts of the key.
@@ -35,11 +36,15 @@ fn submit(desk: &mut Desk, session: SessionId, operation: OperationId, key: &[u3
 }
 
 fn load_of(session: SessionId, of: &[u32]) -> Command {
-    Command::Load { device: ONE, session, parts: parts(of) }
+    Command::Load { device: ONE, session, parts: prepared(session, of) }
 }
 
 fn evict_of(session: SessionId, part: u32) -> Command {
-    Command::Evict { device: ONE, session, part: PartId(part) }
+    Command::Evict { device: ONE, part: Prepared::Part(session, PartId(part)) }
+}
+
+fn evicted_of(session: SessionId, part: u32) -> Event {
+    Event::Evicted { device: ONE, part: Prepared::Part(session, PartId(part)) }
 }
 
 #[test]
@@ -47,10 +52,10 @@ fn what_of_a_set_is_not_there_is_loaded_and_a_batch_pins_the_set() {
     let mut desk = desk(&[A]);
     assert_eq!(submit(&mut desk, A, op(1), &[0]), [load_of(A, &[0])]);
     let batch = run_of(&desk.feed(loaded(A)));
-    assert_eq!(batch.key, parts(&[0]));
+    assert_eq!(batch.key, prepared(A, &[0]));
     desk.done(&batch);
     assert_eq!(submit(&mut desk, A, op(2), &[0, 2]), [load_of(A, &[2])]);
-    assert_eq!(run_of(&desk.feed(loaded(A))).key, parts(&[0, 2]));
+    assert_eq!(run_of(&desk.feed(loaded(A))).key, prepared(A, &[0, 2]));
     assert_eq!(desk.scheduler.usage().resident_bytes, 90);
 }
 
@@ -67,7 +72,7 @@ fn rows_whose_parts_are_not_there_wait_for_them_and_those_behind_wait_too() {
     assert_eq!(operations(&second), [(op(2), 1)]);
     assert_eq!(desk.done(&second).last(), Some(&load_of(A, &[1])));
     let third = run_of(&desk.feed(loaded(A)));
-    assert_eq!((operations(&third), third.key), (vec![(op(3), 1), (op(4), 1)], parts(&[0, 1])));
+    assert_eq!((operations(&third), third.key), (vec![(op(3), 1), (op(4), 1)], prepared(A, &[0, 1])));
 }
 
 #[test]
@@ -103,8 +108,8 @@ fn two_sessions_whose_sets_do_not_fit_together_take_turns() {
     let mut commands = desk.feed(loaded(A));
     while turns.len() < 40 {
         for command in commands.clone() {
-            if let Command::Evict { session, part, .. } = command {
-                desk.feed(Event::Evicted { device: ONE, session, part });
+            if let Command::Evict { part, .. } = command {
+                desk.feed(Event::Evicted { device: ONE, part });
             }
         }
         commands = match commands.last() {
@@ -127,9 +132,9 @@ fn what_is_there_of_a_set_goes_when_the_session_closes_and_not_when_its_load_end
     desk.done(&batch);
     assert_eq!(submit(&mut desk, A, op(2), &[0, 1]), [load_of(A, &[1])]);
     assert_eq!(desk.feed(Event::Closed(A)), [ends(op(2), Error::Gone), evict_of(A, 0)]);
-    assert_eq!(desk.feed(Event::Evicted { device: ONE, session: A, part: PartId(0) }), []);
+    assert_eq!(desk.feed(evicted_of(A, 0)), []);
     assert_eq!(desk.feed(loaded(A)), [evict_of(A, 1)]);
-    assert_eq!(desk.feed(Event::Evicted { device: ONE, session: A, part: PartId(1) }), [Command::Erase(A)]);
+    assert_eq!(desk.feed(evicted_of(A, 1)), [Command::Erase(A)]);
 }
 
 #[test]
@@ -139,6 +144,92 @@ fn every_part_is_erased_when_the_session_closes() {
     let batch = run_of(&desk.feed(loaded(A)));
     desk.done(&batch);
     assert_eq!(desk.feed(Event::Closed(A)), [evict_of(A, 0), evict_of(A, 1)]);
-    assert_eq!(desk.feed(Event::Evicted { device: ONE, session: A, part: PartId(1) }), []);
-    assert_eq!(desk.feed(Event::Evicted { device: ONE, session: A, part: PartId(0) }), [Command::Erase(A)]);
+    assert_eq!(desk.feed(evicted_of(A, 1)), []);
+    assert_eq!(desk.feed(evicted_of(A, 0)), [Command::Erase(A)]);
+}
+
+/// The parameter set of the sessions of [`sharing`].
+const PARAMS: ParamsId = ParamsId(7);
+
+/// A scheduler with sessions whose keys are of one parameter set: part 0 is the tables of the set.
+fn sharing(sessions: &[SessionId]) -> Desk {
+    let mut desk = desk(&[]);
+    for &session in sessions {
+        let mut opening = opening(session, 10, vec![0]);
+        let Event::Opened { device_bytes, tables, .. } = &mut opening else { unreachable!() };
+        (*device_bytes, *tables) = (vec![PARTS.to_vec()], Some(PARAMS));
+        assert_eq!(desk.feed(opening), []);
+    }
+    desk
+}
+
+/// Runs an operation that needs the tables and another part of the session's key. Both are on the device afterwards.
+fn use_tables(desk: &mut Desk, session: SessionId, operation: OperationId, part: u32) -> Vec<Command> {
+    let commands = submit(desk, session, operation, &[part, 0]);
+    let batch = run_of(&desk.feed(loaded(session)));
+    assert_eq!(finished(&desk.done(&batch)), [operation]);
+    commands
+}
+
+const EVICT_TABLES: Command = Command::Evict { device: ONE, part: Prepared::Tables(PARAMS) };
+
+#[test]
+fn sessions_of_one_parameter_set_share_its_tables() {
+    let mut desk = sharing(&[A, B]);
+    let parts = vec![Prepared::Tables(PARAMS), Prepared::Part(A, PartId(1))];
+    assert_eq!(use_tables(&mut desk, A, op(1), 1), [Command::Load { device: ONE, session: A, parts }]);
+    assert_eq!(use_tables(&mut desk, B, op(2), 2), [load_of(B, &[2])], "the tables are there");
+    assert_eq!(desk.scheduler.usage().resident_bytes, 60 + 60 + 30, "the tables count once");
+}
+
+#[test]
+fn the_last_session_of_a_parameter_set_takes_the_tables_with_it() {
+    let mut desk = sharing(&[A, B]);
+    use_tables(&mut desk, A, op(1), 1);
+    use_tables(&mut desk, B, op(2), 2);
+    assert_eq!(desk.feed(Event::Closed(A)), [evict_of(A, 1)]);
+    assert_eq!(desk.feed(evicted_of(A, 1)), [Command::Erase(A)]);
+    assert_eq!(desk.feed(Event::Closed(B)), [evict_of(B, 2), EVICT_TABLES]);
+    assert_eq!(desk.feed(evicted_of(B, 2)), []);
+    let tables = Event::Evicted { device: ONE, part: Prepared::Tables(PARAMS) };
+    assert_eq!(desk.feed(tables), [Command::Erase(B)]);
+    assert_eq!(desk.scheduler.usage().resident_bytes, 0);
+}
+
+#[test]
+fn a_session_that_closes_while_the_tables_are_evicted_waits_only_if_it_is_the_last() {
+    for last in [true, false] {
+        let mut desk = sharing(if last { &[A] } else { &[A, B] });
+        use_tables(&mut desk, A, op(1), 1);
+        // the whole device is needed by another session, so everything of A is evicted
+        desk.feed(opening(C, 10, vec![200]));
+        assert_eq!(submit(&mut desk, C, op(2), &[0]), [evict_of(A, 1), EVICT_TABLES, load(C)]);
+        desk.feed(Event::Closed(A));
+        let erased = desk.feed(evicted_of(A, 1));
+        assert_eq!(erased.is_empty(), last);
+        let tables = Event::Evicted { device: ONE, part: Prepared::Tables(PARAMS) };
+        assert_eq!(desk.feed(tables), if last { vec![Command::Erase(A)] } else { vec![] });
+    }
+}
+
+#[test]
+fn a_session_is_not_erased_while_its_batch_runs_with_shared_tables_alone() {
+    let mut desk = sharing(&[A, B]);
+    let work = submit(&mut desk, A, op(1), &[0]);
+    let parts = vec![Prepared::Tables(PARAMS)];
+    assert_eq!(work, [Command::Load { device: ONE, session: A, parts }]);
+    assert_eq!(desk.feed(Event::Closed(A)), [ends(op(1), Error::Gone)], "the load is under way");
+    assert_eq!(desk.feed(loaded(A)), [Command::Erase(A)]);
+    let batch = run_of(&submit(&mut desk, B, op(2), &[0]));
+    desk.feed(opening(C, 10, vec![200]));
+    let Event::Opened { session, account, weight, unit_costs, host_bytes, slot_bytes, .. } = opening(A, 10, vec![0])
+    else {
+        unreachable!()
+    };
+    let (device_bytes, tables) = (vec![PARTS.to_vec()], Some(PARAMS));
+    desk.feed(Event::Opened { session, account, weight, unit_costs, tables, host_bytes, device_bytes, slot_bytes });
+    assert_eq!(desk.feed(Event::Closed(B)), [], "the batch runs");
+    let commands = desk.done(&batch);
+    assert_eq!(commands.last(), Some(&Command::Erase(B)));
+    assert_eq!(desk.scheduler.usage().resident_bytes, 60, "the tables stay for A");
 }

@@ -160,5 +160,8 @@ fn a_device_that_is_lost_with_one_batch_of_a_call_is_lost() {
 fn an_idle_device_is_used_before_another_is_shared() {
     let mut desk = desk(wide_limits(2), &[A, B]);
     assert_eq!(run_of(&desk.submit(A, op(1), &[1])).device, ONE);
-    assert_eq!(desk.submit(B, op(2), &[1]), [Command::Load { device: DeviceId(1), session: B, parts: vec![KEY_PART] }]);
+    assert_eq!(
+        desk.submit(B, op(2), &[1]),
+        [Command::Load { device: DeviceId(1), session: B, parts: vec![key_of(B)] }]
+    );
 }

@@ -28,7 +28,7 @@ fn a_device_that_never_reports_a_batch_is_given_up_and_the_batch_runs_elsewhere(
     let mut desk = desk();
     let batch = run_of(&desk.submit(A, op(1), &[1; 8]));
     let commands = silence(&mut desk);
-    let load = Command::Load { device: TWO, session: A, parts: vec![KEY_PART] };
+    let load = Command::Load { device: TWO, session: A, parts: vec![key_of(A)] };
     assert_eq!(commands, [Command::GiveUp(ONE), Command::Retire(ONE), load]);
     assert_eq!(desk.scheduler.service(ONE), (false, Some("device lost: the device did not report for 60 s".into())));
 
@@ -45,7 +45,7 @@ fn a_device_that_never_reports_a_load_or_an_eviction_is_given_up_and_the_session
     let mut desk = desk();
     // this batch goes to the first device, because the second is busy
     let batch = run_of(&desk.submit(A, op(1), &[1; 8]));
-    assert_eq!(desk.submit(B, op(2), &[1; 8]), [Command::Load { device: TWO, session: B, parts: vec![KEY_PART] }]);
+    assert_eq!(desk.submit(B, op(2), &[1; 8]), [Command::Load { device: TWO, session: B, parts: vec![key_of(B)] }]);
     desk.done(&batch);
     assert_eq!(desk.feed(Event::Closed(A)), [evict(A)]);
     assert_eq!(desk.feed(Event::Closed(B)), [ends(op(2), Error::Gone)]);
@@ -87,6 +87,6 @@ fn a_thread_that_dies_is_given_up_at_once() {
     let commands = desk.feed(Event::Died { device: ONE, reason: "smoke".into() });
     assert_eq!(
         commands,
-        [Command::GiveUp(ONE), Command::Retire(ONE), Command::Load { device: TWO, session: A, parts: vec![KEY_PART] }]
+        [Command::GiveUp(ONE), Command::Retire(ONE), Command::Load { device: TWO, session: A, parts: vec![key_of(A)] }]
     );
 }

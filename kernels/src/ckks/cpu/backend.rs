@@ -1,95 +1,67 @@
 //! The CPU as a device for arithmetic.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::{Evaluator, LoadedPart, Rows};
 use crate::ckks::backend::{Arithmetic, KeyedSteps, PartShape, PlannedSteps, SeededRow};
-use crate::ckks::params::{Params, ParamsLiteral, PartKind};
+use crate::ckks::params::{Params, PartKind};
 use crate::ckks::plan::{Plan, PlannedStep, Step, Term, Value};
 use crate::ckks::weights::Weights;
-use crate::cpu::{Arena, Cpu, Isa};
+use crate::cpu::{Arena, Cpu};
 use crate::error::Result;
 use crate::xof::{DOMAIN_SWITCHING_KEY, fill_residues};
 
-/// Largest number of cached evaluators. The tables of one evaluator take about 30 MB at the largest degree.
-const EVALUATORS_MAX: usize = 8;
-
-/// The cache key of an evaluator.
-type Made = (ParamsLiteral, Isa, usize);
-
-/// The cached evaluators, least recently used first.
-static EVALUATORS: Mutex<Vec<(Made, Arc<Evaluator>)>> = Mutex::new(Vec::new());
-
-/// Returns the evaluator of these parameters on this CPU, from the cache or newly made.
-fn evaluator(cpu: &Cpu, params: &Params) -> Arc<Evaluator> {
-    let made = (params.literal(), cpu.isa, cpu.threads);
-    let lock = || EVALUATORS.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut all = lock();
-    if let Some(at) = all.iter().position(|(of, _)| *of == made) {
-        let found = all.remove(at);
-        all.push(found);
-        return all[all.len() - 1].1.clone();
-    }
-    drop(all);
-    let new = Arc::new(Evaluator::new(params, cpu.isa, cpu.threads));
-    let mut all = lock();
-    if all.len() >= EVALUATORS_MAX {
-        all.remove(0);
-    }
-    all.push((made, new.clone()));
-    new
-}
-
-/// A part of a key on the CPU.
-pub struct Part {
-    evaluator: Arc<Evaluator>,
-    loaded: LoadedPart,
-}
+/// Units of a plan's steps that take as long as a gate: a unit is about a sixteenth of the cheapest gate's bootstrap.
+const UNITS_OF_A_GATE: u32 = 16;
 
 impl Arithmetic for Cpu {
-    type Part = Part;
+    type Tables = Evaluator;
+    type Part = LoadedPart;
 
-    fn part_bytes(&self, shape: &PartShape) -> Option<u64> {
-        Some((8 * shape.digits().len() * shape.body_words()) as u64)
+    fn tables_bytes(&self, params: &Params) -> Option<u64> {
+        Some(Evaluator::tables_bytes(params))
     }
 
-    fn prepare_numbers(&self, params: &Params) -> Result<()> {
-        evaluator(self, params);
-        Ok(())
+    fn make_tables(&self, params: &Params) -> Result<Evaluator> {
+        Ok(Evaluator::new(params, self.isa, self.threads))
     }
 
-    fn room_for_part(&self, shape: &PartShape) -> Result<Part> {
-        let evaluator = evaluator(self, &shape.params);
-        let loaded = evaluator.room_for_part(&shape.digits(), &shape.primes())?;
-        Ok(Part { evaluator, loaded })
+    fn part_bytes(&self, shape: &PartShape) -> u64 {
+        (8 * shape.digits().len() * shape.body_words()) as u64
     }
 
-    fn load_row(&self, into: &mut Part, row: &SeededRow<'_>) -> Result<()> {
-        let Part { evaluator, loaded } = into;
-        let n = evaluator.params().n();
+    fn units_of_a_gate(&self) -> u32 {
+        UNITS_OF_A_GATE
+    }
+
+    fn room_for_part(&self, tables: &Evaluator, shape: &PartShape) -> Result<LoadedPart> {
+        tables.room_for_part(&shape.digits(), &shape.primes())
+    }
+
+    fn load_row(&self, tables: &Evaluator, into: &mut LoadedPart, row: &SeededRow<'_>) -> Result<()> {
+        let n = tables.params().n();
         let mut mask = vec![0; row.body.len()];
-        for (&prime, mask) in loaded.primes().iter().zip(mask.chunks_exact_mut(n)) {
-            let modulus = evaluator.params().primes()[prime];
+        for (&prime, mask) in into.primes().iter().zip(mask.chunks_exact_mut(n)) {
+            let modulus = tables.params().primes()[prime];
             fill_residues(row.seed, DOMAIN_SWITCHING_KEY, prime as u64, modulus, mask);
         }
-        evaluator.load_row(loaded, row.digit, [row.body, &mask]);
+        tables.load_row(into, row.digit, [row.body, &mask]);
         Ok(())
     }
 
-    fn run(&self, batches: &mut [KeyedSteps<'_, Part, Arena>]) -> Result<Vec<u32>> {
+    fn run(&self, batches: &mut [KeyedSteps<'_, Cpu>]) -> Result<Vec<u32>> {
         let mut words = Vec::new();
-        for KeyedSteps { parts, arena, plans } in batches {
+        for KeyedSteps { tables, parts, arena, plans } in batches {
             for planned in plans.iter() {
-                let evaluator = evaluator(self, planned.plan.params());
                 if planned.begins {
-                    swap_inputs(&evaluator, planned, arena);
+                    swap_inputs(tables, planned, arena);
                 }
                 for step in &planned.plan.steps()[planned.steps.clone()] {
-                    run_step(&evaluator, planned, parts, arena, step)?;
+                    run_step(tables, planned, parts, arena, step)?;
                 }
             }
             for planned in plans.iter().filter(|planned| planned.completes) {
-                read_outputs(&evaluator(self, planned.plan.params()), planned, arena, &mut words);
+                read_outputs(tables, planned, arena, &mut words);
             }
         }
         Ok(words)
@@ -123,15 +95,15 @@ fn read_outputs(evaluator: &Evaluator, planned: &PlannedSteps<'_>, arena: &Arena
     }
 }
 
-fn part<'a>(parts: &'a [(PartKind, &Part)], kind: PartKind) -> &'a LoadedPart {
+fn part<'a>(parts: &[(PartKind, &'a LoadedPart)], kind: PartKind) -> &'a LoadedPart {
     let found = parts.iter().find(|(of, _)| *of == kind);
-    &found.expect("a batch has the parts that its steps need").1.loaded
+    found.expect("a batch has the parts that its steps need").1
 }
 
 fn run_step(
     evaluator: &Evaluator,
     planned: &PlannedSteps<'_>,
-    parts: &[(PartKind, &Part)],
+    parts: &[(PartKind, &LoadedPart)],
     arena: &mut Arena,
     PlannedStep { step, result, .. }: &PlannedStep,
 ) -> Result<()> {

@@ -23,9 +23,13 @@ pub(super) struct Constants {
     permutations: Mutex<HashMap<u32, Arc<Permutation>>>,
 }
 
-/// Largest number of cached permutations, 128 kB each at the largest degree. All rotations by powers of two, in both
-/// directions, fit in the cache.
+/// Largest number of cached permutations. All rotations by powers of two, in both directions, fit in the cache.
 const PERMUTATIONS_MAX: usize = 64;
+
+/// The most bytes that the cached permutations take at this degree.
+pub(super) fn permutations_bytes_max(polynomial_size: usize) -> usize {
+    PERMUTATIONS_MAX * Permutation::bytes_max(polynomial_size)
+}
 
 /// A rounded division that takes a polynomial from one set of primes to another. First, the polynomial is multiplied by
 /// a whole number and by the product `e` of the gained primes. Then it is divided by the product `g` of the lost primes
@@ -118,6 +122,13 @@ impl Constants {
         let digits = Arc::new(of_key.iter().enumerate().filter_map(each).collect::<Vec<_>>());
         made.insert(key, digits.clone());
         digits
+    }
+
+    /// Counts the bytes of the cached permutations.
+    #[cfg(test)]
+    pub(super) fn permutations_bytes(&self) -> u64 {
+        let made = self.permutations.lock().expect("no thread panics with the lock");
+        made.values().map(|permutation| permutation.bytes() as u64).sum()
     }
 
     /// Returns the permutation of the words of a row under `X -> X^element`.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use engine::batch::{Batch, BatchPart, DeviceId};
 use engine::scheduler::{Finished, Form, Levels, SchedulerLimits, Work};
-use engine::{AccountId, Error, OperationId, PartId, SessionId, Usage};
+use engine::{AccountId, Error, OperationId, ParamsId, PartId, Prepared, SessionId, Usage};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RowState {
@@ -40,6 +40,8 @@ pub struct ObservedSession {
     pub host_bytes: u64,
     pub device_bytes: Vec<Vec<u64>>,
     pub slot_bytes: u64,
+    /// The parameter set whose tables are part 0 of the session's key.
+    pub tables: Option<ParamsId>,
     pub closed: bool,
     /// For a closed session: how many loads and batches each device may still end before it must drop the session's
     /// key.
@@ -272,11 +274,12 @@ impl Books {
     pub fn started(&mut self, batch: &Batch) {
         assert!(self.serves(batch.session, batch.device), "{:?} gets work, but is not in service", batch.device);
         let mut size = 0;
+        let tables = self.sessions[&batch.session].tables;
         for part in &batch.parts {
             let operation = self.operations.get_mut(&part.operation).expect("an operation that starts has not ended");
             assert_eq!(operation.session, batch.session, "a batch holds rows of one session");
             assert!(
-                operation.key.iter().all(|part| batch.key.contains(part)),
+                operation.key.iter().all(|&part| batch.key.contains(&Prepared::of(batch.session, part, tables))),
                 "a batch holds the parts that its rows need"
             );
             assert!(!part.rows.is_empty());
@@ -472,19 +475,31 @@ impl Books {
         assert!(in_use.is_empty(), "{in_use:?} are in use");
     }
 
-    pub fn erased(&mut self, session: SessionId) {
+    /// Notes that a session is erased. Returns its parameter set if no other session shares the set's tables.
+    pub fn erased(&mut self, session: SessionId) -> Option<ParamsId> {
         let erased = self.sessions.remove(&session).expect("a session is erased once");
         assert!(erased.closed || self.draining, "{session:?} was open");
         assert!(self.operations.values().all(|operation| operation.session != session), "{session:?} had work");
         assert!(self.arenas.keys().all(|&(_, of)| of != session), "{session:?} has an arena");
+        erased.tables.filter(|&params| self.sharing(params) == 0)
+    }
+
+    /// The number of sessions that share the tables of a parameter set.
+    pub fn sharing(&self, params: ParamsId) -> usize {
+        self.sessions.values().filter(|session| session.tables == Some(params)).count()
+    }
+
+    /// Whether all sessions that share the tables of a parameter set are closed.
+    pub fn all_closed(&self, params: ParamsId) -> bool {
+        self.sessions.values().filter(|session| session.tables == Some(params)).all(|session| session.closed)
     }
 
     /// Notes that a device has carried out a load or a call. So each erasure that waits for this device has one order
     /// less to wait for. An erasure never waits for orders that came after it.
-    pub fn count_down(&mut self, device: DeviceId, keys: &BTreeMap<(SessionId, PartId), u64>) {
+    pub fn count_down(&mut self, device: DeviceId, keys: &BTreeMap<Prepared, u64>) {
         for (session, books) in &mut self.sessions {
             if let Some(patience) = &mut books.patience {
-                let is_there = keys.keys().any(|(of, _)| of == session);
+                let is_there = keys.keys().any(|part| matches!(part, Prepared::Part(of, _) if of == session));
                 assert!(patience[device.0] > 0 || !is_there, "{session:?} should have been evicted");
                 patience[device.0] = patience[device.0].saturating_sub(1);
             }
@@ -516,7 +531,8 @@ impl Books {
         self.check_devices(usage);
 
         for (id, operation) in &self.operations {
-            assert!(operation.deadline.is_none_or(|deadline| deadline > now), "{id:?} outlived its deadline");
+            // at the deadline itself, another event of the same instant may come before the timeout
+            assert!(operation.deadline.is_none_or(|deadline| deadline >= now), "{id:?} outlived its deadline");
             assert!(!operation.cancelled, "{id:?} outlived its cancellation");
             let waits = |row: &RowState| matches!(row, RowState::Queued(_));
             assert!(!(devices_idle && operation.rows.iter().any(waits)), "{id:?} waits for an idle device");

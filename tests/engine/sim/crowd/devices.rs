@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use engine::batch::{Batch, DeviceId};
 use engine::scheduler::{Cause, Event, Failure};
-use engine::{PartId, SessionId};
+use engine::{Prepared, SessionId};
 
 use super::world::World;
 use crate::dice::Dice;
 
 pub enum Order {
-    Load(SessionId, Vec<PartId>),
-    Evict(SessionId, PartId),
+    Load(SessionId, Vec<Prepared>),
+    Evict(Prepared),
     /// The batches of one call.
     Run(Vec<Batch>),
     FreeArena(SessionId),
@@ -22,7 +22,7 @@ pub enum Order {
 /// A load. Between any two other orders, the device carries out one piece of the load.
 pub struct PartsLoad {
     session: SessionId,
-    parts: Vec<PartId>,
+    parts: Vec<Prepared>,
     pieces_left: u64,
 }
 
@@ -33,8 +33,8 @@ pub struct SimulatedDevice {
     at_piece: bool,
     /// The time at which the present work is done.
     pub busy_until: Duration,
-    /// The loaded parts of keys, with their sizes.
-    pub keys: BTreeMap<(SessionId, PartId), u64>,
+    /// The loaded parts of keys and tables, with their sizes.
+    pub keys: BTreeMap<Prepared, u64>,
     pub arenas: BTreeMap<SessionId, usize>,
     /// Percentage of calls that fail.
     failing: u64,
@@ -178,7 +178,7 @@ impl World {
         let done = self.dice.percent(50);
         let event = match order {
             Order::FreeArena(_) => return,
-            Order::Evict(session, part) => Event::Evicted { device, session, part },
+            Order::Evict(part) => Event::Evicted { device, part },
             Order::Load(session, _) if done => Event::Loaded { device, session },
             Order::Load(session, _) => Event::LoadFailed { device, session, failure },
             Order::Run(batches) => {
@@ -271,10 +271,10 @@ impl World {
     fn feed_report(&mut self, id: DeviceId, order: Order, failure: Option<Failure>) {
         let device = &mut self.devices[id.0];
         match (order, failure) {
-            (Order::Evict(session, part), _) => {
-                device.keys.remove(&(session, part)).expect("an evicted part was loaded");
+            (Order::Evict(part), _) => {
+                device.keys.remove(&part).expect("an evicted part was loaded");
                 self.drop_may_fail(id);
-                self.feed(Event::Evicted { device: id, session, part });
+                self.feed(Event::Evicted { device: id, part });
             }
             (Order::FreeArena(session), _) => {
                 device.arenas.remove(&session);
@@ -291,12 +291,12 @@ impl World {
                 self.feed(Event::LoadFailed { device: id, session, failure });
             }
             (Order::Load(session, parts), None) => {
-                if device.keys.keys().any(|&(of, _)| of == session) {
+                if device.keys.keys().any(|part| matches!(part, Prepared::Part(of, _) if *of == session)) {
                     self.tally.see("loaded beside what was there");
                 }
                 let sizes = &self.books.sessions[&session].device_bytes[id.0];
                 for part in parts {
-                    assert!(device.keys.insert((session, part), sizes[part.0 as usize]).is_none());
+                    assert!(device.keys.insert(part, sizes[part.index().0 as usize]).is_none());
                 }
                 assert!(device.keys.values().sum::<u64>() <= self.books.limits.devices[id.0].resident_bytes_max);
                 self.feed(Event::Loaded { device: id, session });
@@ -313,8 +313,14 @@ impl World {
 
     fn feed_batch_report(&mut self, id: DeviceId, batch: Batch, failure: Option<Failure>) {
         let device = &mut self.devices[id.0];
-        let is_there = |&part: &PartId| device.keys.contains_key(&(batch.session, part));
+        let is_there = |part: &Prepared| device.keys.contains_key(part);
         assert!(batch.key.iter().all(is_there), "the parts that a batch needs are on its device");
+        let shares = |part: &Prepared| match *part {
+            Prepared::Part(session, _) => assert_eq!(session, batch.session, "a batch needs parts of its session"),
+            Prepared::Tables(params) if self.books.sharing(params) > 1 => self.tally.see("tables shared"),
+            Prepared::Tables(_) => {}
+        };
+        batch.key.iter().for_each(shares);
         let slots = device.arenas.entry(batch.session).or_default();
         *slots = (*slots).max(batch.arena_slots);
         assert_eq!(*slots, batch.arena_slots, "an arena never shrinks while its rows run");

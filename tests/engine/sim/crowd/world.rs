@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use engine::batch::{Batch, DeviceId};
 use engine::scheduler::{Command, DeviceLimits, Event, Form, Levels, Scheduler, SchedulerLimits, Work};
-use engine::{AccountId, Error, OPERATION_ROWS_MAX, OperationId, PartId, SessionId};
+use engine::{AccountId, Error, OPERATION_ROWS_MAX, OperationId, ParamsId, PartId, Prepared, SessionId};
 
 use super::books::{Ahead, Books, ObservedSession};
 use super::devices::{Order, SimulatedDevice};
@@ -60,6 +60,9 @@ impl Tally {
             "load failed",
             "out of memory",
             "evicted for another",
+            "tables evicted for another",
+            "tables left",
+            "tables shared",
             "shared batch",
             "batch with circuits and lists",
             "slice",
@@ -190,11 +193,18 @@ impl World {
                     assert!(self.books.serves(session, device), "{device:?} gets a load, but does not serve");
                     self.order(device, Order::Load(session, parts));
                 }
-                Command::Evict { device, session, part } => {
-                    if self.books.sessions[&session].patience.is_none() && !self.books.draining {
+                Command::Evict { device, part } => {
+                    let closed = match part {
+                        Prepared::Part(session, _) => self.books.sessions[&session].patience.is_some(),
+                        Prepared::Tables(params) => self.books.all_closed(params),
+                    };
+                    if !closed && !self.books.draining {
                         self.tally.see("evicted for another");
                     }
-                    self.order(device, Order::Evict(session, part));
+                    if matches!(part, Prepared::Tables(_)) {
+                        self.tally.see(if closed { "tables left" } else { "tables evicted for another" });
+                    }
+                    self.order(device, Order::Evict(part));
                 }
                 Command::Run { device, batches } => {
                     self.books.called(device, &batches);
@@ -223,9 +233,14 @@ impl World {
                     self.books.finished(self.now, operation, &outcome);
                 }
                 Command::Erase(session) => {
-                    let there = self.devices.iter().any(|device| device.keys.keys().any(|&(of, _)| of == session));
-                    assert!(!there, "{session:?} is still on a device");
-                    self.books.erased(session);
+                    let left = self.books.erased(session);
+                    let devices = self.devices.iter().filter(|device| !device.given_up);
+                    let mut there = devices.flat_map(|device| device.keys.keys());
+                    let is_left = |part: &Prepared| match *part {
+                        Prepared::Part(of, _) => of == session,
+                        Prepared::Tables(params) => left == Some(params),
+                    };
+                    assert!(!there.any(is_left), "{session:?} is still on a device");
                 }
                 Command::Stop => self.books.stopped = true,
             }
@@ -354,23 +369,30 @@ impl World {
         let session = SessionId(self.next_id());
         let account = self.dice.pick(&ACCOUNTS);
         let weight = account.0 as u32;
-        let unit_cost = self.dice.pick(&[32, 32, 112]);
+        let unit_costs = self.devices.iter().map(|_| self.dice.pick(&[32, 32, 112])).collect();
         let host_bytes = self.dice.between(10, 30);
         let parts = self.dice.pick(&[1, 1, 2, 4]);
-        let device_bytes: Vec<Vec<u64>> =
+        let mut device_bytes: Vec<Vec<u64>> =
             self.devices.iter().map(|_| (0..parts).map(|_| self.dice.between(20, 101)).collect()).collect();
+        let tables = self.dice.percent(50).then(|| ParamsId(self.dice.below(3)));
+        if let Some(ParamsId(params)) = tables {
+            // the tables of a parameter set have the same size for all its sessions
+            device_bytes.iter_mut().zip(0..).for_each(|(sizes, device)| sizes[0] = 20 + 10 * params + 7 * device);
+        }
         let slot_bytes = self.dice.pick(&[1, 3]);
         let opened = ObservedSession {
             account,
             host_bytes,
             device_bytes: device_bytes.clone(),
             slot_bytes,
+            tables,
             closed: false,
             patience: None,
             ahead: Ahead::default(),
             waits: None,
         };
-        let event = Event::Opened { session, account, weight, unit_cost, host_bytes, device_bytes, slot_bytes };
+        let event =
+            Event::Opened { session, account, weight, unit_costs, tables, host_bytes, device_bytes, slot_bytes };
         let commands = self.step(event);
         let refusal = refusal(&commands);
         match refusal {

@@ -9,7 +9,8 @@ use crate::ckks::encode::{Complex, Encoder};
 use crate::ckks::noise::Noise;
 use crate::ckks::plaintexts::Plaintexts;
 use crate::ckks::plan::PlanBuilder;
-use crate::ckks::{SecurityLevel, bootstrap, matmul, polynomial, rotation};
+use crate::ckks::{ParamsLiteral, SecurityLevel, bootstrap, matmul, polynomial, rotation};
+use crate::cpu::Isa;
 use crate::ring::Ring;
 
 const FRESH: Noise = Noise::new(1.0, 10.5);
@@ -24,27 +25,30 @@ fn run(toy: &mut Toy, plan: &Plan, inputs: &[&ToyCiphertext]) -> Vec<ToyCipherte
     run_with(&loaded(toy, plan), plan, inputs)
 }
 
-/// Makes the parts that a plan needs.
-fn loaded(toy: &mut Toy, plan: &Plan) -> Vec<(PartKind, <Cpu as Arithmetic>::Part)> {
+/// A key on the CPU.
+struct LoadedKey {
+    tables: Evaluator,
+    parts: Vec<(PartKind, LoadedPart)>,
+}
+
+/// Makes the tables and the parts that a plan needs.
+fn loaded(toy: &mut Toy, plan: &Plan) -> LoadedKey {
     let cpu = Cpu::with(Isa::detect(), 2);
+    let tables = cpu.make_tables(plan.params()).unwrap();
     let mut parts = Vec::new();
     for (kind, level) in plan.parts() {
         let shape = PartShape { params: plan.params().clone(), kind, level };
-        let mut part = cpu.room_for_part(&shape).unwrap();
+        let mut part = cpu.room_for_part(&tables, &shape).unwrap();
         for (digit, (seed, body)) in toy.seeded_part(kind, level).iter().enumerate() {
-            cpu.load_row(&mut part, &SeededRow { digit, seed, body }).unwrap();
+            cpu.load_row(&tables, &mut part, &SeededRow { digit, seed, body }).unwrap();
         }
         parts.push((kind, part));
     }
-    parts
+    LoadedKey { tables, parts }
 }
 
 /// Runs the plan and returns its outputs.
-fn run_with(
-    parts: &[(PartKind, <Cpu as Arithmetic>::Part)],
-    plan: &Plan,
-    inputs: &[&ToyCiphertext],
-) -> Vec<ToyCiphertext> {
+fn run_with(key: &LoadedKey, plan: &Plan, inputs: &[&ToyCiphertext]) -> Vec<ToyCiphertext> {
     let cpu = Cpu::with(Isa::detect(), 2);
     let n = plan.params().n();
     // the arena holds the plan's slots in reverse order, after three unused slots
@@ -60,8 +64,9 @@ fn run_with(
     for &end in plan.level_ends() {
         let completes = end == plan.steps().len();
         let steps = PlannedSteps { plan, steps: first..end, slots: &slots, begins: first == 0, completes };
-        let parts = parts.iter().map(|(kind, part)| (*kind, part)).collect();
-        words = cpu.run(&mut [KeyedSteps { parts, arena: &mut arena, plans: &[steps] }]).unwrap();
+        let parts = key.parts.iter().map(|(kind, part)| (*kind, part)).collect();
+        let batch = KeyedSteps { tables: &key.tables, parts, arena: &mut arena, plans: &[steps] };
+        words = cpu.run(&mut [batch]).unwrap();
         first = end;
     }
     let mut rest = &words[..];
@@ -73,6 +78,22 @@ fn run_with(
     outputs.collect()
 }
 
+#[test]
+fn tables_take_the_bytes_that_are_said() {
+    for isa in Isa::available() {
+        for (poly_degree, scale_bits, max_depth) in [(4096, 30, 3), (8192, 40, 2)] {
+            let params = params(poly_degree, scale_bits, max_depth);
+            let tables = Cpu::with(isa, 1).make_tables(&params).unwrap();
+            for at in 0..70 {
+                tables.constants.permutation(&tables.tables[0], 2 * at + 1);
+            }
+            let said = Evaluator::tables_bytes(&params);
+            let found = tables.bytes();
+            assert!(found <= said && said <= found + found / 2, "{found} of {said} bytes at {poly_degree} on {isa:?}");
+        }
+    }
+}
+
 /// Bootstraps messages at the secure degree. The test prints times and precision. It takes a minute and 3 GB.
 #[test]
 #[ignore = "a minute of computation"]
@@ -81,7 +102,7 @@ fn the_secure_degree_bootstraps_as_precisely_as_predicted() {
         let security = SecurityLevel::Bits128;
         let literal = ParamsLiteral { poly_degree: 32768, scale_bits, max_depth, security, bootstrap: true };
         let params = Params::search(literal).unwrap();
-        let (mut toy, mut parts) = (Toy::new(&params, 13), None);
+        let (mut toy, mut key) = (Toy::new(&params, 13), None);
         let (plaintexts, begun) = (Plaintexts::new(&params), Instant::now());
         plaintexts.matrices(0);
         println!("scale {scale_bits}: matrices made in {:?}", begun.elapsed());
@@ -98,9 +119,9 @@ fn the_secure_degree_bootstraps_as_precisely_as_predicted() {
                 let refreshed = bootstrap::refresh(&mut builder, &plaintexts, input);
                 let plan = builder.finish(&[refreshed]);
                 let planned = begun.elapsed();
-                let parts = parts.get_or_insert_with(|| loaded(&mut toy, &plan));
+                let key = key.get_or_insert_with(|| loaded(&mut toy, &plan));
                 let begun = Instant::now();
-                let found = run_with(parts, &plan, &[&x]).remove(0);
+                let found = run_with(key, &plan, &[&x]).remove(0);
                 let ran = begun.elapsed();
                 let numbers = toy.decrypt(&found);
                 let bound = plan.outputs().next().unwrap().noise.error_bound(params.n(), found.scale);
