@@ -82,7 +82,10 @@ impl Telemetry {
             describe_gauge!("ango_operations", "Operations in progress.");
             describe_gauge!("ango_queue_rows", "Gates that wait for a device.");
             describe_gauge!("ango_running_rows", "Gates in the batch on the device.");
-            describe_gauge!("ango_resident_bytes", "Bytes of prepared keys on the devices, and of the tables of their parameters.");
+            describe_gauge!(
+                "ango_resident_bytes",
+                "Bytes of prepared keys on the devices, and of the tables of their parameters."
+            );
             describe_gauge!("ango_resident_bytes_max", "Limit of ango_resident_bytes.");
             describe_gauge!("ango_key_bytes", "Bytes of evaluation keys of open sessions in the data folder.");
             describe_gauge!("ango_key_bytes_max", "Bytes of evaluation keys that may be in the data folder.");

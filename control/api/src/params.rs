@@ -130,7 +130,8 @@ pub struct ArithmeticFacts {
 pub struct BootstrapNeeds {
     /// Bytes of the parts of the evaluation key that a bootstrap takes, as they are uploaded.
     pub key_bytes: u64,
-    /// Bytes of these parts in the memory of the device that computes.
+    /// Bytes of these parts in the memory of the device that computes, and of the tables that keys with these parameters
+    /// share there.
     pub prepared_key_bytes: u64,
     /// Bytes of all values of one bootstrap in the memory of the device.
     pub value_bytes: u64,

@@ -10,6 +10,7 @@ use api::Code;
 use api::encryption_keys::KeyParams;
 use api::params::{ArithmeticFacts, BootstrapNeeds, ChainLevel, SecurityLevel};
 use engine::ckks::container::{self, Form};
+use engine::ckks::cpu::Evaluator;
 use engine::ckks::params::{POLY_DEGREES, depth_max};
 use engine::ckks::plan::same_scale;
 use engine::ckks::{Level, ParamsError, ParamsLiteral, PartKind, PartShape, bootstrap};
@@ -83,7 +84,8 @@ fn bootstrap_needs(params: &Params) -> BootstrapNeeds {
         // a prepared part has the masks beside the bodies
         [uploaded, (2 * size_of::<u32>() * shape.digits().len() * shape.body_words()) as u64]
     });
-    let [key_bytes, prepared_key_bytes] = bytes.fold([0, 0], |sum, of| [sum[0] + of[0], sum[1] + of[1]]);
+    let tables = [0, Evaluator::tables_bytes(params)];
+    let [key_bytes, prepared_key_bytes] = bytes.fold(tables, |sum, of| [sum[0] + of[0], sum[1] + of[1]]);
     let value_bytes = (plan.slots() * params.n() * size_of::<u32>()) as u64;
     BootstrapNeeds { key_bytes, prepared_key_bytes, value_bytes }
 }

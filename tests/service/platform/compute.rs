@@ -305,7 +305,7 @@ async fn a5_x14_keys_and_ciphertexts_are_their_account_s_and_roles_decide() {
 }
 
 /// Polls an operation until it has ended. Returns the last answer.
-async fn ended(numbers: &Numbers<'_>, op_id: &Value) -> Value {
+pub async fn ended(numbers: &Numbers<'_>, op_id: &Value) -> Value {
     let started = Instant::now();
     loop {
         let told = numbers.send(Request::get(format!("{COMPUTE}/{}", op_id.as_str().unwrap()))).await.ok(200);

@@ -7,6 +7,7 @@ mod auth;
 mod billing;
 mod billing_faults;
 mod billing_jobs;
+mod bootstraps;
 mod cache_store;
 mod ciphertexts;
 mod circuits;
