@@ -122,12 +122,12 @@ pub fn sources(capability: (u32, u32)) -> Vec<Source> {
 /// # Errors
 /// The card's error.
 pub fn measure<G: Gpu>(gpu: &G, clock_khz: u32, rounds: Rounds, time: Duration) -> Result<Rates> {
-    let card = gpu.card();
-    let sources = sources(card.compute_capability.unwrap_or_default());
+    let properties = gpu.properties();
+    let sources = sources(properties.compute_capability.unwrap_or_default());
     let module = gpu.compile(&sources[0])?;
-    let groups = GROUPS_OF_A_MULTIPROCESSOR * card.multiprocessors;
+    let groups = GROUPS_OF_A_MULTIPROCESSOR * properties.multiprocessors;
     let out = gpu.alloc((groups * THREADS) as usize)?;
-    let clocks = f64::from(clock_khz) * 1e3 * f64::from(card.multiprocessors);
+    let clocks = f64::from(clock_khz) * 1e3 * f64::from(properties.multiprocessors);
     let rate = |entry| -> Result<f64> {
         let launch = Launch {
             module: &module,
@@ -179,11 +179,11 @@ fn l2<G: Gpu>(
 
 fn barriers<G: Gpu>(gpu: &G, source: &Source, rounds: Rounds, time: Duration) -> Result<Vec<Barrier>> {
     let module = &gpu.compile(source)?;
-    let has_clusters = gpu.card().compute_capability >= Some(CLUSTERS_FROM);
+    let has_clusters = gpu.properties().compute_capability >= Some(CLUSTERS_FROM);
     let mut barriers = Vec::new();
     for form in Form::ALL.into_iter().filter(|&form| has_clusters || form == Form::Groups) {
         // groups that wait through global memory must all run at the same time
-        let rows = ROWS.into_iter().filter(|&rows| form != Form::Groups || rows <= gpu.card().multiprocessors);
+        let rows = ROWS.into_iter().filter(|&rows| form != Form::Groups || rows <= gpu.properties().multiprocessors);
         for rows in rows {
             let [(alone_ns, wrong_alone), (read_ns, wrong_read)] = [
                 barrier(gpu, module, form, (rows, 0), rounds, time)?,

@@ -13,9 +13,9 @@ use tests_compute::host_cuda::HostCuda;
 fn every_rate_is_measured_on_an_emulated_card_with_clusters_and_one_without() {
     for capability in [(8, 0), (9, 0)] {
         let host = match HostCuda::open() {
-            Ok(host) => host.with_card(|card| {
-                card.compute_capability = Some(capability);
-                card.multiprocessors = 1;
+            Ok(host) => host.with_properties(|properties| {
+                properties.compute_capability = Some(capability);
+                properties.multiprocessors = 1;
             }),
             Err(Error::Unavailable(_)) => return, // this machine has no C++ compiler with sanitizers
             Err(error) => panic!("{error}"),
@@ -32,7 +32,7 @@ fn every_rate_is_measured_on_an_emulated_card_with_clusters_and_one_without() {
             expected.flat_map(|(form, rows)| rows.into_iter().map(move |rows| (form, rows))).collect();
         assert_eq!(forms, if capability == (9, 0) { expected } else { vec![(Form::Groups, 1)] });
         assert!(rates.barriers.iter().all(|barrier| barrier.wrong == 0), "{:?}", rates.barriers);
-        assert!(host.card().multiprocessors == 1);
+        assert!(host.properties().multiprocessors == 1);
     }
 }
 

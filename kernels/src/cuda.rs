@@ -21,7 +21,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
 use crate::gpu::recordings::{Recordings, Sequence, new_id};
-use crate::gpu::{Buffer, Card, Gpu, Language, Launch, Source};
+use crate::gpu::{Buffer, Gpu, Language, Launch, Properties, Source};
 pub use cache::{Cache, Image};
 use driver::{LaunchConfiguration, Memory, Stream, Together};
 use failed::{failed, why};
@@ -41,7 +41,7 @@ const RESERVE: u64 = 8;
 
 /// One card.
 pub struct Cuda {
-    card: Card,
+    properties: Properties,
     staging: Arc<Staging>,
     context: Arc<CudaContext>,
     cache: Option<Cache>,
@@ -115,14 +115,14 @@ impl Cuda {
             // `Staging` orders all work
             unsafe { context.disable_event_tracking() };
             keep_freed_memory(&context)?;
-            let card = describe(&context, count)?;
-            Ok((context, card))
+            let properties = describe(&context, count)?;
+            Ok((context, properties))
         };
         let unavailable = |why| Error::Unavailable(format!("card {ordinal}: {why}"));
-        let (context, card) = open().map_err(|error| unavailable(why("opening", error)))?;
+        let (context, properties) = open().map_err(|error| unavailable(why("opening", error)))?;
         let staging = Arc::new(Staging::new(&context).map_err(|error| unavailable(error.to_string()))?);
         let cache = kernel_cache.and_then(Cache::open);
-        Ok(Cuda { card, staging, context, cache, modules: Mutex::default(), graphs: Arc::default() })
+        Ok(Cuda { properties, staging, context, cache, modules: Mutex::default(), graphs: Arc::default() })
     }
 
     /// Returns the highest clock of the multiprocessors, in kHz.
@@ -137,7 +137,7 @@ impl Cuda {
 
     /// Starts a kernel in a stream.
     fn launch_in(&self, stream: &Stream, launch: &Launch<'_, Module, Buf>) -> Result<()> {
-        launch.check(&self.card)?;
+        launch.check(&self.properties)?;
         let Launch { entry, groups, threads, shared_bytes, cluster, ref bind, ref args, .. } = *launch;
         if groups.contains(&0) {
             return Ok(());
@@ -146,7 +146,7 @@ impl Cuda {
             bind.iter().map(|bind| bind.view.buf.memory.at(bind.view.first, bind.view.words)).collect();
         let together = match cluster {
             0 | 1 => Together::Alone,
-            _ if self.card.compute_capability < Some(CLUSTERS_FROM) => Together::All,
+            _ if self.properties.compute_capability < Some(CLUSTERS_FROM) => Together::All,
             _ => Together::Cluster(cluster),
         };
         let configuration = LaunchConfiguration { groups, threads, shared_bytes, together };
@@ -155,7 +155,7 @@ impl Cuda {
 
     /// Loads the kernel from the cache, or compiles its source. Cached kernels do not need the compiler.
     fn load(&self, source: &Source) -> Result<driver::Module> {
-        let capability = self.card.compute_capability.expect("every CUDA card has one");
+        let capability = self.properties.compute_capability.expect("every CUDA card has one");
         let architecture = architecture(capability);
         let cached = self.cache.as_ref().and_then(|cache| cache.get(&architecture, &source.text));
         if let Some(image) = cached {
@@ -217,7 +217,7 @@ fn keep_freed_memory(context: &Arc<CudaContext>) -> std::result::Result<(), resu
     }
 }
 
-fn describe(context: &Arc<CudaContext>, count: usize) -> std::result::Result<Card, result::DriverError> {
+fn describe(context: &Arc<CudaContext>, count: usize) -> std::result::Result<Properties, result::DriverError> {
     use sys::CUdevice_attribute::*;
     let figure = |attribute| context.attribute(attribute).map(|figure| figure as u32);
     let (free, _) = context.mem_get_info()?;
@@ -228,7 +228,7 @@ fn describe(context: &Arc<CudaContext>, count: usize) -> std::result::Result<Car
         let id: String = context.uuid()?.bytes[..4].iter().map(|&byte| format!("{:02x}", byte as u8)).collect();
         name = format!("{name} #{} (GPU-{id})", context.ordinal());
     }
-    Ok(Card {
+    Ok(Properties {
         backend: "cuda".into(),
         name,
         memory_bytes: free as u64 - free as u64 / RESERVE,
@@ -254,8 +254,8 @@ impl Gpu for Cuda {
     type Module = Module;
     type Readback = Readback;
 
-    fn card(&self) -> &Card {
-        &self.card
+    fn properties(&self) -> &Properties {
+        &self.properties
     }
 
     fn compile(&self, source: &Source) -> Result<Module> {
@@ -288,7 +288,7 @@ impl Gpu for Cuda {
 
     fn groups_at_once(&self, module: &Module, entry: &'static str, threads: u32) -> Result<usize> {
         let of_a_multiprocessor = module.0.module.groups_of_a_multiprocessor(entry, threads)?;
-        Ok(of_a_multiprocessor * self.card.multiprocessors as usize)
+        Ok(of_a_multiprocessor * self.properties.multiprocessors as usize)
     }
 
     fn launch(&self, launch: &Launch<'_, Module, Buf>) -> Result<()> {
@@ -337,7 +337,7 @@ mod tests {
     fn a_machine_without_driver_or_card_says_so_and_does_not_panic() {
         for card in Cuda::enumerate(None) {
             match card {
-                Ok(cuda) => assert!(cuda.card().multiprocessors > 0),
+                Ok(cuda) => assert!(cuda.properties().multiprocessors > 0),
                 Err(error) => assert!(matches!(&error, Error::Unavailable(_)), "{error}"),
             }
         }

@@ -33,7 +33,7 @@ pub enum Language {
 
 /// The properties of a card on which kernels and launches depend.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Card {
+pub struct Properties {
     /// Build string, see [`crate::DeviceInfo::backend`].
     pub backend: String,
     /// Name of the card, as the driver gives it.
@@ -123,7 +123,7 @@ pub trait Gpu: Send + Sync + 'static {
     type Readback: Send;
 
     /// The card's properties.
-    fn card(&self) -> &Card;
+    fn properties(&self) -> &Properties;
     /// Compiles a source, or takes it from the card's cache. A card may run the kernel without bounds checks, so a
     /// source must access only its buffers and arrays. The test suite verifies this for the sources in `shaders/`.
     fn compile(&self, source: &Source) -> Result<Self::Module>;
@@ -153,7 +153,7 @@ pub trait Gpu: Send + Sync + 'static {
     /// other. The default is one group for each multiprocessor.
     fn groups_at_once(&self, module: &Self::Module, entry: &'static str, threads: u32) -> Result<usize> {
         let _ = (module, entry, threads);
-        Ok(self.card().multiprocessors as usize)
+        Ok(self.properties().multiprocessors as usize)
     }
     /// Starts a kernel. A later call may report an error of the kernel itself.
     ///
@@ -197,7 +197,7 @@ pub(crate) fn scratch<G: Gpu>(gpu: &G, words: usize) -> Result<G::Buf> {
 }
 
 fn of_one_buffer<G: Gpu>(gpu: &G, words: usize) -> Result<usize> {
-    let bytes_max = gpu.card().buffer_bytes_max;
+    let bytes_max = gpu.properties().buffer_bytes_max;
     if words > u32::MAX as usize || 4 * words as u64 > bytes_max {
         return Err(Error::OutOfMemory(format!(
             "a buffer of {words} words is larger than the allowed {bytes_max} bytes"

@@ -14,12 +14,12 @@ use ::wgpu::ShaderRuntimeChecks;
 
 use crate::error::{Error, Result};
 use crate::gpu::recordings::{Sequence, new_id};
-use crate::gpu::{Buffer, Card, Gpu, Launch, Source, View};
+use crate::gpu::{Buffer, Gpu, Launch, Properties, Source, View};
 use queue::{Memory, Pipeline, Queue, Read, Started};
 
 /// An opened card.
 pub struct Wgpu {
-    card: Card,
+    properties: Properties,
     queue: Arc<Queue>,
 }
 
@@ -97,7 +97,7 @@ impl Wgpu {
     /// # Panics
     /// When memory is already allocated.
     pub fn with_memory_bytes(mut self, bytes: u64) -> Wgpu {
-        self.card.memory_bytes = bytes;
+        self.properties.memory_bytes = bytes;
         let queue = Arc::get_mut(&mut self.queue).expect("nothing is allocated");
         queue.limit_memory(bytes);
         self
@@ -115,7 +115,7 @@ impl Wgpu {
 
     /// Checks a launch and converts it to the form that the queue takes. `None` if the launch has no group.
     fn started<'a>(&self, launch: &'a Launch<'_, Module, Buf>) -> Result<Option<Started<'a>>> {
-        launch.check(&self.card)?;
+        launch.check(&self.properties)?;
         if launch.groups.contains(&0) {
             return Ok(None);
         }
@@ -148,8 +148,8 @@ impl Gpu for Wgpu {
     type Module = Module;
     type Readback = Readback;
 
-    fn card(&self) -> &Card {
-        &self.card
+    fn properties(&self) -> &Properties {
+        &self.properties
     }
 
     fn compile(&self, source: &Source) -> Result<Module> {
@@ -162,8 +162,8 @@ impl Gpu for Wgpu {
         let usage = ::wgpu::BufferUsages::STORAGE | ::wgpu::BufferUsages::COPY_SRC | ::wgpu::BufferUsages::COPY_DST;
         // at least one word, because a binding cannot be empty
         let bytes = 4u64.saturating_mul(words.max(1) as u64);
-        if bytes > self.card.buffer_bytes_max {
-            let most = self.card.buffer_bytes_max;
+        if bytes > self.properties.buffer_bytes_max {
+            let most = self.properties.buffer_bytes_max;
             return Err(Error::OutOfMemory(format!(
                 "a buffer of {bytes} bytes is larger than the allowed {most} bytes"
             )));

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::Result;
-use crate::gpu::{Buffer, Card, Gpu, Language, Launch, Source};
+use crate::gpu::{Buffer, Gpu, Language, Launch, Properties, Source};
 
 /// Returns the largest shared memory of a group, in bytes, by compute capability (CUDA C++ Programming Guide, technical
 /// specifications per compute capability).
@@ -22,7 +22,7 @@ pub fn shared_bytes_max(compute_capability: (u32, u32)) -> u32 {
 /// A simulated card of a compute capability. Clones share one state.
 #[derive(Clone)]
 pub struct Paper {
-    card: Card,
+    properties: Properties,
     sources: Arc<Mutex<Vec<Source>>>,
 }
 
@@ -30,7 +30,7 @@ impl Paper {
     /// Makes a simulated card of this compute capability, with the shared memory that such cards have. No source
     /// depends on a card's other properties.
     pub fn new(compute_capability: (u32, u32)) -> Paper {
-        let card = Card {
+        let properties = Properties {
             backend: "cuda".into(),
             name: super::architecture(compute_capability),
             memory_bytes: 80 << 30,
@@ -45,7 +45,7 @@ impl Paper {
             loop_turns_max: None,
             wide_integers: true,
         };
-        Paper { card, sources: Arc::default() }
+        Paper { properties, sources: Arc::default() }
     }
 
     /// The sources that were compiled until now, in order, without repetitions.
@@ -69,8 +69,8 @@ impl Gpu for Paper {
     /// The number of requested words.
     type Readback = usize;
 
-    fn card(&self) -> &Card {
-        &self.card
+    fn properties(&self) -> &Properties {
+        &self.properties
     }
 
     fn compile(&self, source: &Source) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Card, Language};
+use super::{Language, Properties};
 use crate::error::{Error, Result};
 
 /// Words in a card's memory.
@@ -11,7 +11,7 @@ pub trait Buffer: Send + Sync {
     fn words(&self) -> usize;
 }
 
-/// A range of words of a buffer. A bound view starts at a multiple of [`Card::alignment_words`].
+/// A range of words of a buffer. A bound view starts at a multiple of [`Properties::alignment_words`].
 pub struct View<'a, B> {
     /// The buffer.
     pub buf: &'a B,
@@ -160,10 +160,12 @@ impl<M, B: Buffer> Launch<'_, M, B> {
     /// argument and the launch does not declare the overlap ([`Access::InPlaceOf`]). When the last cluster is
     /// incomplete. In WGSL, also when one buffer is both read and written, or when the launch declares a feature that
     /// WGSL lacks. The card would not detect these mistakes.
-    pub fn check(&self, card: &Card) -> Result<()> {
+    pub fn check(&self, properties: &Properties) -> Result<()> {
         let Launch { entry, groups, threads, cluster, .. } = self;
-        if groups.iter().zip(card.groups_max).any(|(groups, most)| *groups > most) || *threads > card.threads_max {
-            let (groups_max, threads_max) = (card.groups_max, card.threads_max);
+        if groups.iter().zip(properties.groups_max).any(|(groups, most)| *groups > most)
+            || *threads > properties.threads_max
+        {
+            let (groups_max, threads_max) = (properties.groups_max, properties.threads_max);
             return Err(Error::Device(format!(
                 "{entry}: {groups:?} groups of {threads} threads; at most {groups_max:?} groups of {threads_max} are allowed"
             )));
@@ -173,14 +175,20 @@ impl<M, B: Buffer> Launch<'_, M, B> {
             for view in bind.views() {
                 let View { first, words, buf } = view;
                 assert!(words > 0 && first + words <= buf.words(), "{entry}, argument {at}: words {:?}", view.range());
-                assert!(first.is_multiple_of(card.alignment_words as usize), "{entry}, argument {at}: word {first}");
+                assert!(
+                    first.is_multiple_of(properties.alignment_words as usize),
+                    "{entry}, argument {at}: word {first}"
+                );
             }
-            assert!(card.language == Language::Cuda || bind.reached.is_empty(), "{entry}: WGSL knows no addresses");
+            assert!(
+                properties.language == Language::Cuda || bind.reached.is_empty(),
+                "{entry}: WGSL knows no addresses"
+            );
         }
         for (at, bind) in self.bind.iter().enumerate() {
             for (other_at, other) in self.bind.iter().enumerate() {
                 if bind.is_written() && at != other_at {
-                    self.check_pair(card.language, (at, bind), (other_at, other));
+                    self.check_pair(properties.language, (at, bind), (other_at, other));
                 }
             }
         }
@@ -224,8 +232,8 @@ mod tests {
         }
     }
 
-    fn card(language: Language) -> Card {
-        Card {
+    fn properties(language: Language) -> Properties {
+        Properties {
             backend: "check".into(),
             name: "check".into(),
             memory_bytes: 1 << 20,
@@ -248,16 +256,16 @@ mod tests {
 
     /// Whether a launch with these arguments passes [`Launch::check`].
     fn taken(language: Language, bind: Vec<Bind<'_, Words>>) -> bool {
-        let check = || launch([1; 3], bind).check(&card(language)).expect("one group");
+        let check = || launch([1; 3], bind).check(&properties(language)).expect("one group");
         catch_unwind(AssertUnwindSafe(check)).is_ok()
     }
 
     #[test]
     fn each_dimension_has_its_bound() {
-        let card = card(Language::Wgsl);
-        assert_eq!(launch([100, 10, 5], vec![]).check(&card), Ok(()));
+        let properties = properties(Language::Wgsl);
+        assert_eq!(launch([100, 10, 5], vec![]).check(&properties), Ok(()));
         for groups in [[101, 1, 1], [1, 11, 1], [1, 1, 6]] {
-            assert!(matches!(launch(groups, vec![]).check(&card), Err(Error::Device(_))), "{groups:?}");
+            assert!(matches!(launch(groups, vec![]).check(&properties), Err(Error::Device(_))), "{groups:?}");
         }
     }
 

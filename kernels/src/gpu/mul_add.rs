@@ -24,10 +24,10 @@ pub struct MulAdd<G: Gpu> {
 impl<G: Gpu> MulAdd<G> {
     /// Compiles the kernels for rows of `polynomial_size` words.
     pub fn new(gpu: &G, compiler: &Compiler<G>, polynomial_size: usize) -> Result<Self> {
-        let threads = threads(gpu.card()).min(polynomial_size as u32);
+        let threads = threads(gpu.properties()).min(polynomial_size as u32);
         let stem = compiler.stem(gpu, "mul_add", &[&MUL_ADD], &[("N", polynomial_size as u32)], threads, &[])?;
         let row_groups = (polynomial_size as u32).div_ceil(threads);
-        Ok(MulAdd { stem, row_groups, batch_groups_max: gpu.card().groups_max[2] })
+        Ok(MulAdd { stem, row_groups, batch_groups_max: gpu.properties().groups_max[2] })
     }
 
     /// Makes a launch that computes `sums += x y` modulo each limb's prime. `sums` and `x` are `[batch][limbs][N]`

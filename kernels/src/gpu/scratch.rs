@@ -21,7 +21,7 @@ impl<G: Gpu> Scratch<G> {
     /// # Errors
     /// [`crate::Error::OutOfMemory`] when the card has no room for all ranges in one buffer.
     pub fn take<const RANGES: usize>(&mut self, gpu: &G, words: [usize; RANGES]) -> Result<[ViewOf<'_, G>; RANGES]> {
-        let alignment = gpu.card().alignment_words as usize;
+        let alignment = gpu.properties().alignment_words as usize;
         let mut end = 0;
         let ranges = words.map(|words| {
             let first = end;

@@ -5,7 +5,7 @@
 //! that occur in the text. So parameter sets that differ only in other constants share a compilation.
 
 use super::unroll::unrolled;
-use super::{Card, Language, Source};
+use super::{Language, Properties, Source};
 use crate::ring::Ring;
 
 /// A text of `shaders/`.
@@ -32,10 +32,10 @@ pub enum Dialect {
 
 impl Dialect {
     /// Returns the dialect that a card compiles.
-    pub fn of(card: &Card) -> Dialect {
-        match card.language {
+    pub fn of(properties: &Properties) -> Dialect {
+        match properties.language {
             Language::Cuda => Dialect::Cuda,
-            Language::Wgsl if card.wide_integers => Dialect::WideWgsl,
+            Language::Wgsl if properties.wide_integers => Dialect::WideWgsl,
             Language::Wgsl => Dialect::NarrowWgsl,
         }
     }

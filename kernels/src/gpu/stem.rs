@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::source::{Constant, Dialect, Text, source};
-use super::{Bind, Card, Gpu, Launch, LaunchOf, Source};
+use super::{Bind, Gpu, Launch, LaunchOf, Properties, Source};
 use crate::error::Result;
 
 /// Default number of threads in a group.
@@ -50,8 +50,8 @@ impl<G: Gpu> Compiler<G> {
         threads: u32,
         more: &[Constant],
     ) -> Result<Stem<G>> {
-        let source = source(Dialect::of(gpu.card()), name, texts, constants, threads, more);
-        let groups_max = gpu.card().groups_max;
+        let source = source(Dialect::of(gpu.properties()), name, texts, constants, threads, more);
+        let groups_max = gpu.properties().groups_max;
         Ok(Stem { module: self.compile(gpu, source)?, threads, groups_max })
     }
 }
@@ -124,6 +124,6 @@ impl<G: Gpu> Stem<G> {
 }
 
 /// Returns [`THREADS`], or fewer if the card allows fewer threads.
-pub(crate) fn threads(card: &Card) -> u32 {
-    THREADS.min(card.threads_max)
+pub(crate) fn threads(properties: &Properties) -> u32 {
+    THREADS.min(properties.threads_max)
 }

@@ -8,7 +8,7 @@ use ::wgpu::{Adapter, AdapterInfo, Backend, DeviceType, Features, Limits, Shader
 use super::Wgpu;
 use super::queue::{Queue, block_on};
 use crate::error::{Error, Result};
-use crate::gpu::{Card, Language};
+use crate::gpu::{Language, Properties};
 
 /// wgpu does not report a card's memory. Keys and rows may take this much memory, or the largest size of a buffer if
 /// that is less. The value is about twenty keys of a preset, and every card of recent years has more memory.
@@ -84,7 +84,7 @@ fn usable(info: &AdapterInfo, features: Features, software: bool) -> Result<()> 
 
 fn open(adapter: &Adapter, features: Features, checks: ShaderRuntimeChecks) -> Result<Wgpu> {
     let limits = adapter.limits();
-    let card = card(&adapter.get_info(), &limits, features);
+    let properties = properties(&adapter.get_info(), &limits, features);
     let descriptor = ::wgpu::DeviceDescriptor {
         required_features: features,
         required_limits: limits.clone(),
@@ -92,12 +92,12 @@ fn open(adapter: &Adapter, features: Features, checks: ShaderRuntimeChecks) -> R
         ..Default::default()
     };
     let (device, queue) = block_on(adapter.request_device(&descriptor))
-        .map_err(|error| Error::Unavailable(format!("{}: {error}", card.name)))?;
-    let queue = Arc::new(Queue::new(device, queue, card.memory_bytes, &limits, checks)?);
-    Ok(Wgpu { card, queue })
+        .map_err(|error| Error::Unavailable(format!("{}: {error}", properties.name)))?;
+    let queue = Arc::new(Queue::new(device, queue, properties.memory_bytes, &limits, checks)?);
+    Ok(Wgpu { properties, queue })
 }
 
-fn card(info: &AdapterInfo, limits: &Limits, features: Features) -> Card {
+fn properties(info: &AdapterInfo, limits: &Limits, features: Features) -> Properties {
     let software = info.device_type == DeviceType::Cpu;
     let multiprocessors = match info.device_type {
         DeviceType::Cpu => std::thread::available_parallelism().map_or(1, |threads| threads.get() as u32),
@@ -105,7 +105,7 @@ fn card(info: &AdapterInfo, limits: &Limits, features: Features) -> Card {
         _ => MULTIPROCESSORS_DISCRETE,
     };
     let buffer_bytes_max = limits.max_buffer_size.min(limits.max_storage_buffer_binding_size);
-    Card {
+    Properties {
         backend: if software { "wgpu-software" } else { "wgpu" }.to_owned(),
         name: info.name.clone(),
         memory_bytes: limits.max_buffer_size.min(MEMORY_BYTES_MAX),

@@ -98,10 +98,11 @@ pub fn cases() -> impl Iterator<Item = Case> {
         on: |device: &Device| device.name == "cuda-host",
         ..Case::small("arena/a batch in parts on a card with few groups", |_: &Device| {
             let host = HostCuda::open().expect("trials run only on machines with the backend");
-            let backend = GpuBackend::new(host.with_card(|card| card.groups_max[0] = 3));
+            let backend = GpuBackend::new(host.with_properties(|properties| properties.groups_max[0] = 3));
             mixed(Bench::new(any(backend), 16));
-            let backend =
-                GpuBackend::new(HostCuda::open().expect("as before").with_card(|card| card.groups_max[0] = 3));
+            let backend = GpuBackend::new(
+                HostCuda::open().expect("as before").with_properties(|properties| properties.groups_max[0] = 3),
+            );
             mixed(Bench::grown(any(backend), &CHUNKS));
         })
     };
@@ -109,7 +110,7 @@ pub fn cases() -> impl Iterator<Item = Case> {
         on: |device: &Device| device.name == "cuda-host",
         ..Case::small("arena/more slots than a buffer can hold are out of memory", |_: &Device| {
             let host = HostCuda::open().expect("trials run only on machines with the backend");
-            let backend = GpuBackend::new(host.with_card(|card| card.buffer_bytes_max = 1 << 14));
+            let backend = GpuBackend::new(host.with_properties(|properties| properties.buffer_bytes_max = 1 << 14));
             let key = key(SHAPE.params(), Bodies::Random, 11);
             assert!(matches!(backend.load_key(&key), Err(Error::OutOfMemory(_))), "the key");
             let slots = (1 << 14) / 4 / (key.params.lwe_dimension + 1);

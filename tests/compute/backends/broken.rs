@@ -206,7 +206,9 @@ pub fn cases() -> impl Iterator<Item = Case> {
     let fast = FAST_SLIPS.into_iter().map(move |slip| {
         let (rows, expected) = expected[usize::from(slip.stem == "blind_rotate.warp")].clone();
         case(slip.name.into(), move |host| {
-            let host = host.with_card(|card| (card.compute_capability, card.multiprocessors) = (Some((9, 0)), 1));
+            let host = host.with_properties(|properties| {
+                (properties.compute_capability, properties.multiprocessors) = (Some((9, 0)), 1)
+            });
             notice(expected.get_or_init(|| Expected::new(FAST_SHAPE, rows)), &slip, host);
         })
     });

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use kernels::gpu::{Card, Gpu, Launch, Source};
+use kernels::gpu::{Gpu, Launch, Properties, Source};
 use kernels::wgpu::Wgpu;
 use kernels::{Error, Result};
 
@@ -66,8 +66,8 @@ impl Gpu for Slipping {
     type Module = <Wgpu as Gpu>::Module;
     type Readback = <Wgpu as Gpu>::Readback;
 
-    fn card(&self) -> &Card {
-        self.gpu.card()
+    fn properties(&self) -> &Properties {
+        self.gpu.properties()
     }
     fn compile(&self, source: &Source) -> Result<Self::Module> {
         let Slip { stem, from, nth, to, .. } = self.slip;

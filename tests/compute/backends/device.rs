@@ -22,10 +22,10 @@ type CheckStem = Box<dyn Fn(&StemCase) + Send + Sync>;
 /// An emulated card with this compute capability, and with as much shared memory as real cards of the capability have.
 /// So batches take the fast paths: the cluster's path for few rows, the warp's path for more rows.
 pub fn emulated(capability: (u32, u32), multiprocessors: u32) -> Result<HostCuda> {
-    Ok(HostCuda::open()?.with_card(|card| {
-        card.compute_capability = Some(capability);
-        card.shared_bytes_max = shared_bytes_max(capability);
-        card.multiprocessors = multiprocessors;
+    Ok(HostCuda::open()?.with_properties(|properties| {
+        properties.compute_capability = Some(capability);
+        properties.shared_bytes_max = shared_bytes_max(capability);
+        properties.multiprocessors = multiprocessors;
     }))
 }
 

@@ -6,14 +6,14 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use kernels::Result;
-use kernels::gpu::{Bind, Buffer, Card, Gpu, Launch, Source, View};
+use kernels::gpu::{Bind, Buffer, Gpu, Launch, Properties, Source, View};
 use kernels::tfhe::gpu::GpuBackend;
 
 use crate::together::{FAST, FAST_OTHER, OTHER, PLAIN, check as check_sessions, mixed};
 
 /// Checks that gates of all kinds give the same words when the card overwrites its scratch memory.
 pub fn check<G: Gpu>(gpu: G) {
-    let fast = gpu.card().compute_capability.is_some_and(|capability| capability >= (8, 0));
+    let fast = gpu.properties().compute_capability.is_some_and(|capability| capability >= (8, 0));
     let sessions = if fast { mixed(FAST, FAST_OTHER) } else { mixed(PLAIN, OTHER) };
     check_sessions(&GpuBackend::new(Junk { gpu, next: AtomicU32::new(0) }), &sessions);
 }
@@ -59,8 +59,8 @@ impl<G: Gpu> Gpu for Junk<G> {
     type Module = G::Module;
     type Readback = G::Readback;
 
-    fn card(&self) -> &Card {
-        self.gpu.card()
+    fn properties(&self) -> &Properties {
+        self.gpu.properties()
     }
     fn compile(&self, source: &Source) -> Result<G::Module> {
         self.gpu.compile(source)

@@ -46,7 +46,7 @@ const GROUPS: [u32; 3] = [3, 2, 4];
 /// Number of words that a launch over `GROUPS` writes.
 const WORDS: usize = 64 * 3 * 2 * 4;
 
-struct Card<'a, G: Gpu> {
+struct Launcher<'a, G: Gpu> {
     gpu: &'a G,
     module: G::Module,
     /// Ranges must begin at multiples of this number of words. The number is also a multiple of the threads of a group.
@@ -55,16 +55,16 @@ struct Card<'a, G: Gpu> {
 
 /// Runs all checks of launches on a card.
 pub fn check<G: Gpu>(gpu: &G) {
-    let text = if gpu.card().language == Language::Cuda { CUDA } else { WGSL };
+    let text = if gpu.properties().language == Language::Cuda { CUDA } else { WGSL };
     let module = gpu.compile(&Source { stem: "launches", text: text.to_owned() }).expect("the source compiles");
-    let card = Card { gpu, module, step: gpu.card().alignment_words.next_multiple_of(THREADS) as usize };
-    card.ranges_and_dimensions();
-    card.written_twice();
-    card.read_and_written();
-    card.in_place();
+    let launcher = Launcher { gpu, module, step: gpu.properties().alignment_words.next_multiple_of(THREADS) as usize };
+    launcher.ranges_and_dimensions();
+    launcher.written_twice();
+    launcher.read_and_written();
+    launcher.in_place();
 }
 
-impl<G: Gpu> Card<'_, G> {
+impl<G: Gpu> Launcher<'_, G> {
     /// A buffer with these words, and a step of other words before and after them.
     fn buffer(&self, words: &[u32]) -> G::Buf {
         let buf = self.gpu.alloc(2 * self.step + words.len()).expect("room");
@@ -126,7 +126,7 @@ impl<G: Gpu> Card<'_, G> {
         let words: Vec<u32> = (0..2 * WORDS as u32).collect();
         let buf = self.buffer(&words);
         let [from, to] = [0..WORDS, WORDS..2 * WORDS].map(|range| self.within(&buf).part(range));
-        if self.gpu.card().language == Language::Wgsl {
+        if self.gpu.properties().language == Language::Wgsl {
             return assert!(self.is_refused("numbered", vec![Bind::read(from), Bind::write(to)], &[]));
         }
         self.launch("numbered", GROUPS, vec![Bind::read(from), Bind::write(to)], &[]);
@@ -141,7 +141,7 @@ impl<G: Gpu> Card<'_, G> {
         let all = self.within(&buf);
         assert!(self.is_refused("numbered", vec![Bind::read(all), Bind::write(all)], &[]), "undeclared");
         let declared = vec![Bind::read(all), Bind::in_place_of(0, all)];
-        if self.gpu.card().language == Language::Wgsl {
+        if self.gpu.properties().language == Language::Wgsl {
             return assert!(self.is_refused("numbered", declared, &[]));
         }
         self.launch("numbered", GROUPS, declared, &[]);

@@ -75,7 +75,7 @@ fn kept<G: Gpu>(gpu: G, recorded: impl Fn(&G) -> usize) {
     backend.grow(&mut second, SLOTS + 1).expect("room");
     // CUDA still has the recordings of the arena's first chunk; they are not replayed any more, and are dropped with
     // the chunk
-    let stayed = match backend.gpu().card().language {
+    let stayed = match backend.gpu().properties().language {
         Language::Cuda => 2,
         Language::Wgsl => 0,
     };

@@ -121,30 +121,32 @@ impl StemCase {
         let gpu = &gpu;
         let params = self.shape.params();
         let stems = CompiledStems::new(gpu, &Compiler::default(), &params, Variant::Plain).expect("the stems compile");
-        let card = Card { gpu, stems, params };
+        let launcher = Launcher { gpu, stems, params };
         match self.stem {
-            Stem::Ntt => card.ntt(),
-            Stem::Linear => card.linear(),
-            Stem::ModSwitch => card.mod_switch(),
-            Stem::SampleExtract => card.sample_extract(),
-            Stem::MulAdd => card.mul_add(),
+            Stem::Ntt => launcher.ntt(),
+            Stem::Linear => launcher.linear(),
+            Stem::ModSwitch => launcher.mod_switch(),
+            Stem::SampleExtract => launcher.sample_extract(),
+            Stem::MulAdd => launcher.mul_add(),
             Stem::Junk | Stem::Launches | Stem::GroupsSync => unreachable!("these cases need no stems"),
         }
     }
 }
 
 fn groups_sync<G: Gpu>(gpu: &G) {
-    let card = gpu.card();
+    let properties = gpu.properties();
     // the barrier exists only in CUDA, and cards below compute capability 8.0 lack its instructions
-    if card.language != Language::Cuda || card.compute_capability.is_some_and(|capability| capability < (8, 0)) {
+    if properties.language != Language::Cuda
+        || properties.compute_capability.is_some_and(|capability| capability < (8, 0))
+    {
         return;
     }
     let text = [include_str!("../../../shaders/blind_rotate.async.cu"), GROUPS_SYNC].concat();
     let module = gpu.compile(&Source { stem: "groups_sync", text }).expect("the source compiles");
-    let emulated = card.backend == "cuda-host";
+    let emulated = properties.backend == "cuda-host";
     // emulated cards and cards with clusters run four groups; other cards run one group on every multiprocessor
-    let alike = emulated || card.compute_capability >= Some((9, 0));
-    let groups = if alike { 4 } else { card.multiprocessors };
+    let alike = emulated || properties.compute_capability >= Some((9, 0));
+    let groups = if alike { 4 } else { properties.multiprocessors };
     let (launches, rounds) = if emulated { (1, ROUNDS_EMULATED) } else { (LAUNCHES, ROUNDS) };
     let threads = 64;
     let buffer = |words: u32| gpu.alloc(words as usize).expect("room");
@@ -170,13 +172,13 @@ fn groups_sync<G: Gpu>(gpu: &G) {
     assert_eq!(found.iter().sum::<u32>(), 0, "words that were missing after a barrier");
 }
 
-struct Card<'a, G: Gpu> {
+struct Launcher<'a, G: Gpu> {
     gpu: &'a G,
     stems: CompiledStems<G>,
     params: Params,
 }
 
-impl<G: Gpu> Card<'_, G> {
+impl<G: Gpu> Launcher<'_, G> {
     fn upload(&self, words: &[u32]) -> G::Buf {
         let buf = self.gpu.alloc(words.len()).expect("room");
         self.gpu.write(&buf, 0, words).expect("a copy");
@@ -330,7 +332,7 @@ impl<G: Gpu> Card<'_, G> {
         mul_add(&primes, n, &mut by_cpu, &x, &y);
         assert!(by_cpu == expected, "the CPU's words differ from the definition's");
 
-        let apart = (self.gpu.card().alignment_words as usize).next_multiple_of(n);
+        let apart = (self.gpu.properties().alignment_words as usize).next_multiple_of(n);
         let around = vec![7; apart];
         let buf = self.upload(&[&around[..], &sums, &around].concat());
         let [x, y, of_limbs] = [x, y, kernels::gpu::mul_add::primes(&primes)].map(|words| self.upload(&words));

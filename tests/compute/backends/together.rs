@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use kernels::cpu::{Cpu, Isa};
-use kernels::gpu::{Card, Gpu, Launch, Source};
+use kernels::gpu::{Gpu, Launch, Properties, Source};
 use kernels::tfhe::gpu::{Arena, GpuBackend, Key};
 use kernels::tfhe::{EvaluationKey, Gate, Gates, KeyedGates, NO_CELLS, SlotGate};
 use kernels::{Backend, Error, Result};
@@ -167,7 +167,7 @@ fn mixed_in_chunks(shape: Shape, other: Shape) -> Vec<Session> {
 /// has gates of several batches.
 fn in_parts(sessions: &[Session]) {
     let host = HostCuda::open().expect("trials run only on machines with the backend");
-    check(&GpuBackend::new(host.with_card(|card| card.groups_max[0] = 3)), sessions);
+    check(&GpuBackend::new(host.with_properties(|properties| properties.groups_max[0] = 3)), sessions);
 }
 
 /// Checks a call in which no batch reads a slot, a call in which no batch has gates, a call in which only one batch
@@ -203,8 +203,8 @@ impl Gpu for Counted {
     type Module = <HostCuda as Gpu>::Module;
     type Readback = <HostCuda as Gpu>::Readback;
 
-    fn card(&self) -> &Card {
-        self.host.card()
+    fn properties(&self) -> &Properties {
+        self.host.properties()
     }
     fn compile(&self, source: &Source) -> Result<Self::Module> {
         self.host.compile(source)

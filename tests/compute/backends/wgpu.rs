@@ -51,7 +51,7 @@ fn first(cards: Vec<Result<Wgpu>>, backend: &str) -> Result<Wgpu> {
     let mut reasons = Vec::new();
     for card in cards {
         match card {
-            Ok(card) if card.card().backend == backend => return Ok(card),
+            Ok(card) if card.properties().backend == backend => return Ok(card),
             Ok(_) => {}
             Err(error) => reasons.push(error.to_string()),
         }
@@ -200,9 +200,9 @@ fn counted(card: Wgpu) {
 fn full(card: Wgpu) {
     let refused = |result: Result<_>| matches!(result, Err(Error::OutOfMemory(_)));
     assert!(refused(card.alloc(usize::MAX / 8).map(drop)));
-    assert!(refused(card.alloc((card.card().buffer_bytes_max / 4) as usize + 1).map(drop)));
+    assert!(refused(card.alloc((card.properties().buffer_bytes_max / 4) as usize + 1).map(drop)));
     let card = card.with_memory_bytes(10_000);
-    assert_eq!(card.card().memory_bytes, 10_000);
+    assert_eq!(card.properties().memory_bytes, 10_000);
     let first = card.alloc(2000).expect("8000 bytes fit");
     assert!(refused(card.alloc(501).map(drop)));
     assert!(refused(card.read(&first, std::slice::from_ref(&(0..501))).map(drop)));
@@ -241,7 +241,7 @@ fn wrong_launch(card: Wgpu) {
         bind: vec![Bind::write(View::all(&a))],
         args: vec![1],
     };
-    let most = card.card().groups_max;
+    let most = card.properties().groups_max;
     for groups in [[most[0] + 1, 1, 1], [1, most[1] + 1, 1], [1, 1, most[2] + 1]] {
         failed(card.launch(&add(groups)));
     }

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use kernels::gpu::recordings::{Recordings, Sequence, new_id};
-use kernels::gpu::{Buffer, Card, Gpu, Language, Launch, Source, View};
+use kernels::gpu::{Buffer, Gpu, Language, Launch, Properties, Source, View};
 use kernels::{Error, Result};
 use sha2::{Digest, Sha256};
 
@@ -44,7 +44,7 @@ const APART: u64 = 1 << 32;
 
 /// The emulated card.
 pub struct HostCuda {
-    card: Card,
+    properties: Properties,
     /// The folder of the programs and of their inputs.
     folder: PathBuf,
     /// Seed of the random order of threads.
@@ -139,7 +139,7 @@ impl HostCuda {
     /// # Errors
     /// [`Error::Unavailable`] without such a compiler.
     pub fn open() -> Result<HostCuda> {
-        let card = Card {
+        let properties = Properties {
             backend: "cuda-host".into(),
             name: "the system's C++ compiler".into(),
             memory_bytes: 1 << 30,
@@ -157,7 +157,7 @@ impl HostCuda {
         let address = AtomicU64::new(ADDRESSES.start);
         let (recordings, replays) = Default::default();
         let host = HostCuda {
-            card,
+            properties,
             folder: folder(),
             seed: 1,
             alter: None,
@@ -171,8 +171,8 @@ impl HostCuda {
     }
 
     /// Returns the card with changed figures, for tests of limits and of fast paths.
-    pub fn with_card(mut self, change: impl FnOnce(&mut Card)) -> HostCuda {
-        change(&mut self.card);
+    pub fn with_properties(mut self, change: impl FnOnce(&mut Properties)) -> HostCuda {
+        change(&mut self.properties);
         self
     }
 
@@ -286,8 +286,8 @@ impl Gpu for HostCuda {
     type Module = Module;
     type Readback = Vec<u32>;
 
-    fn card(&self) -> &Card {
-        &self.card
+    fn properties(&self) -> &Properties {
+        &self.properties
     }
 
     fn compile(&self, source: &Source) -> Result<Module> {
@@ -315,7 +315,7 @@ impl Gpu for HostCuda {
     }
 
     fn alloc(&self, words: usize) -> Result<Buf> {
-        if words as u64 * 4 > self.card.buffer_bytes_max {
+        if words as u64 * 4 > self.properties.buffer_bytes_max {
             return Err(Error::OutOfMemory(format!("no memory for a buffer of {words} words")));
         }
         assert!(4 * words as u64 <= APART, "a buffer of {words} words is larger than the distance between buffers");
@@ -380,18 +380,18 @@ impl HostCuda {
 
     /// Checks a launch and prepares it. `None` if the launch has no groups.
     fn prepared(&self, launch: &Launch<'_, Module, Buf>) -> Result<Option<Prepared>> {
-        launch.check(&self.card)?;
+        launch.check(&self.properties)?;
         let Launch { module, entry, groups, threads, shared_bytes, cluster, ref bind, ref args } = *launch;
         let program = module.program.clone();
         let at = program.entries.iter().position(|name| name == entry);
         let at = at.unwrap_or_else(|| panic!("{} has no entry {entry}", program.stem));
         let all: u32 = groups.iter().product();
-        let clusters = self.card.compute_capability >= Some((9, 0));
+        let clusters = self.properties.compute_capability >= Some((9, 0));
         let together = if clusters { cluster } else { all };
         if cluster > 1 && together > self.together_max {
             return Err(Error::Unavailable(format!("{entry}: {together} groups cannot run at once")));
         }
-        assert!(shared_bytes <= self.card.shared_bytes_max, "{entry}: {shared_bytes} bytes");
+        assert!(shared_bytes <= self.properties.shared_bytes_max, "{entry}: {shared_bytes} bytes");
         let mut ranges: Vec<Bound> = Vec::new();
         for (argument, bind) in bind.iter().enumerate() {
             for (i, View { buf, first, words }) in bind.views().enumerate() {

@@ -98,7 +98,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
                 figures
             }
             AnyDevice::Cuda(card) => {
-                let (multiprocessors, clock_khz) = (card.gpu().card().multiprocessors, card.gpu().clock_khz()?);
+                let (multiprocessors, clock_khz) = (card.gpu().properties().multiprocessors, card.gpu().clock_khz()?);
                 let rates = rates::measure(card.gpu(), clock_khz, Rounds::CARD, time)?;
                 let mut figures = Figures::new(card.info(), arguments.preset.name(), &arguments.date);
                 measure::rates(&mut figures, &rates);

@@ -126,7 +126,7 @@ impl<'a, B: Gates> NandGates<'a, B> {
 /// adds the figures.
 pub fn stems<G: Gpu>(figures: &mut Figures, card: &GpuBackend<G>, key: &EvaluationKey, time: Duration) -> Result<()> {
     let (gpu, p, rows) = (card.gpu(), &key.params, card.info().rows_max);
-    let stems = CompiledStems::new(gpu, &Compiler::default(), p, Variant::of(gpu.card(), p))?;
+    let stems = CompiledStems::new(gpu, &Compiler::default(), p, Variant::of(gpu.properties(), p))?;
     let roots = ntt::roots(&ring(p.polynomial_size));
     let table = gpu.alloc(roots.len())?;
     gpu.write(&table, 0, &roots)?;
@@ -164,7 +164,7 @@ pub fn stems<G: Gpu>(figures: &mut Figures, card: &GpuBackend<G>, key: &Evaluati
 
     let key_switch = stems.key_switch.load(gpu, key)?;
     let samples = gpu.alloc(rows * (p.extracted_dimension() + 1))?;
-    let rows_max = stems.key_switch.gates_of_a_share(&[rows], gpu.card().groups_max[0]);
+    let rows_max = stems.key_switch.gates_of_a_share(&[rows], gpu.properties().groups_max[0]);
     let words = shares(&[(rows, [0; 2])], rows_max);
     // the offset of each result in the arena, counted in words; an offset is given as a low word and a high word, and
     // the high word is 0

@@ -9,7 +9,7 @@ use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, Module};
 
 use crate::error::{Error, Result};
-use crate::gpu::{Buffer, Card, Compiler, Gpu, Language, Launch, Source};
+use crate::gpu::{Buffer, Compiler, Gpu, Language, Launch, Properties, Source};
 use crate::stems::{compile_of_rings, entries};
 use crate::tfhe::gpu::CompiledStems;
 use crate::tfhe::gpu::blind_rotate::Variant;
@@ -21,13 +21,13 @@ const THREADS_MAX: u32 = 256;
 
 /// A simulated card that only compiles.
 struct Checked {
-    card: Card,
+    properties: Properties,
     entries: Mutex<HashSet<String>>,
 }
 
 impl Checked {
     fn new(wide_integers: bool) -> Checked {
-        let card = Card {
+        let properties = Properties {
             backend: "naga".to_owned(),
             name: "naga".to_owned(),
             memory_bytes: 0,
@@ -42,11 +42,11 @@ impl Checked {
             loop_turns_max: None,
             wide_integers,
         };
-        Checked { card, entries: Mutex::default() }
+        Checked { properties, entries: Mutex::default() }
     }
 
     fn validate(&self, module: &Module) -> std::result::Result<ModuleInfo, String> {
-        let wide = if self.card.wide_integers { Capabilities::SHADER_INT64 } else { Capabilities::empty() };
+        let wide = if self.properties.wide_integers { Capabilities::SHADER_INT64 } else { Capabilities::empty() };
         let mut validator = Validator::new(ValidationFlags::all(), wide);
         validator.validate(module).map_err(|error| format!("{error:?}"))
     }
@@ -66,8 +66,8 @@ impl Gpu for Checked {
     type Module = ();
     type Readback = ();
 
-    fn card(&self) -> &Card {
-        &self.card
+    fn properties(&self) -> &Properties {
+        &self.properties
     }
 
     fn compile(&self, source: &Source) -> Result<()> {

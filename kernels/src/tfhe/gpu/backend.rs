@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::gpu::ntt::{self, Ntt};
 use crate::gpu::scratch::Scratch;
 use crate::gpu::stem::Compiler;
-use crate::gpu::{Card, Gpu, Language, LaunchOf, Table, View, ViewOf, alloc};
+use crate::gpu::{Gpu, Language, LaunchOf, Properties, Table, View, ViewOf, alloc};
 use crate::tfhe::backend::KeyPiece;
 use crate::tfhe::gpu::distance::{Distance, distance, words_between};
 use crate::tfhe::{EvaluationKey, Gate, Gates, KeyedGates, Params, Preset, SlotCells, SlotGate, Stems, ring};
@@ -127,14 +127,14 @@ impl<G: Gpu> Default for Banks<G> {
 impl<G: Gpu> GpuBackend<G> {
     /// Wraps an opened GPU.
     pub fn new(gpu: G) -> GpuBackend<G> {
-        let card = gpu.card();
+        let properties = gpu.properties();
         let info = DeviceInfo {
-            backend: card.backend.clone(),
-            name: card.name.clone(),
-            memory_bytes: card.memory_bytes,
-            rows_max: WAVES * rows_of_a_wave(card, &Preset::Fast128.params()),
+            backend: properties.backend.clone(),
+            name: properties.name.clone(),
+            memory_bytes: properties.memory_bytes,
+            rows_max: WAVES * rows_of_a_wave(properties, &Preset::Fast128.params()),
             batches_in_flight_max: BATCHES_IN_FLIGHT_MAX,
-            keys_together_max: keys_together_max(card),
+            keys_together_max: keys_together_max(properties),
         };
         GpuBackend { gpu, info, compiler: Compiler::default(), stems: Mutex::default(), scratch: Mutex::default() }
     }
@@ -150,7 +150,7 @@ impl<G: Gpu> GpuBackend<G> {
         if let Some(stems) = self.known_stems(params) {
             return Ok(stems);
         }
-        let variant = Variant::of(self.gpu.card(), params);
+        let variant = Variant::of(self.gpu.properties(), params);
         let stems = Arc::new(CompiledStems::new(&self.gpu, &self.compiler, params, variant)?);
         let mut known = self.stems.lock().unwrap_or_else(PoisonError::into_inner);
         // another thread may have compiled stems for the same parameters in the meantime; only this thread's result is
@@ -174,14 +174,14 @@ impl<G: Gpu> GpuBackend<G> {
 
     /// The number of bootstraps that run through the kernels together, within the GPU's limits on groups and buffers.
     fn rows_at_once(&self, key: &Key<G>, batches: usize) -> usize {
-        let (card, p) = (self.gpu.card(), &key.params);
+        let (properties, p) = (self.gpu.properties(), &key.params);
         let even = p.accumulator_words() + TABLE_WORDS_OF_A_ROW;
         let odd = p.lwe_dimension + 1 + p.extracted_dimension() + 1;
-        let words = (card.buffer_bytes_max / 4) as usize;
-        let fit = words.saturating_sub(RANGES_MAX * card.alignment_words as usize) / even.max(odd);
-        let groups_max = card.groups_max[0];
+        let words = (properties.buffer_bytes_max / 4) as usize;
+        let fit = words.saturating_sub(RANGES_MAX * properties.alignment_words as usize) / even.max(odd);
+        let groups_max = properties.groups_max[0];
         let rows = fit.min(groups_max as usize).min(key.stems.key_switch.gates_max(groups_max, batches));
-        let rows = rows.min(WAVES_AT_ONCE_MAX * rows_of_a_wave(card, p));
+        let rows = rows.min(WAVES_AT_ONCE_MAX * rows_of_a_wave(properties, p));
         // at least two, because two bootstraps of a MUX run together
         rows.clamp(2, ROWS_AT_ONCE_MAX)
     }
@@ -190,7 +190,7 @@ impl<G: Gpu> GpuBackend<G> {
     /// where kernels can address the buffers of all batches, batches with equal parameters form one sequence.
     /// Elsewhere, each batch is a sequence.
     fn sequences(&self, batches: &[Batch<'_, G>]) -> Vec<Vec<usize>> {
-        let addresses = self.gpu.card().language == Language::Cuda;
+        let addresses = self.gpu.properties().language == Language::Cuda;
         let mut sequences: Vec<Vec<usize>> = Vec::new();
         for (at, batch) in batches.iter().enumerate() {
             let alike = |first: usize| addresses && batches[first].key.params == batch.key.params;
@@ -282,7 +282,7 @@ impl<G: Gpu> GpuBackend<G> {
         part: &[(usize, &[SlotGate])],
         copied: &[&Batch<'_, G>],
     ) -> Result<Option<G::Readback>> {
-        let (gpu, key, card) = (&self.gpu, batches[0].key, self.gpu.card());
+        let (gpu, key, properties) = (&self.gpu, batches[0].key, self.gpu.properties());
         let (stems, p) = (&key.stems, &key.params);
         let of_part = || part.iter().map(|(batch, _)| batches[*batch]);
         let rotating: Vec<ViewOf<'_, G>> = of_part().map(|batch| View::all(&batch.key.bootstrap)).collect();
@@ -306,7 +306,7 @@ impl<G: Gpu> GpuBackend<G> {
             batch.reads.iter().for_each(|&slot| copies.extend(linear::copy_row(row(slot))));
         }
         let rows_max = stems.blind_rotate.rows_of_a_share(&counts(&lists.rotated));
-        let gates_max = stems.key_switch.gates_of_a_share(&counts(&lists.switched), card.groups_max[0]);
+        let gates_max = stems.key_switch.gates_of_a_share(&counts(&lists.switched), properties.groups_max[0]);
         // all tables are uploaded together before the first kernel, so no kernel waits for the host
         let mut tables = Tables::default();
         let sums = tables.add(&lists.sums);
@@ -364,7 +364,7 @@ impl<'a, G: Gpu> BootstrapScratch<'a, G> {
     ) -> Result<Self> {
         let [values, counts] = key.stems.blind_rotate.shown_words(rotations.count, rotations.rows_max);
         // the counts must start at zero, so zeros for them are part of the upload
-        let counted = counts.next_multiple_of(gpu.card().alignment_words as usize);
+        let counted = counts.next_multiple_of(gpu.properties().alignment_words as usize);
         let accumulators = rows * key.params.accumulator_words();
         let [uploaded, accumulators, values] = even.take(gpu, [counted + tables.words.len(), accumulators, values])?;
         if counted == 0 {
@@ -411,15 +411,15 @@ impl<'a, G: Gpu> BootstrapScratch<'a, G> {
 }
 
 /// Number of rows that a GPU runs at the same time.
-fn rows_of_a_wave(card: &Card, params: &Params) -> usize {
-    card.multiprocessors as usize * Variant::of(card, params).rows_of_a_multiprocessor(params)
+fn rows_of_a_wave(properties: &Properties, params: &Params) -> usize {
+    properties.multiprocessors as usize * Variant::of(properties, params).rows_of_a_multiprocessor(params)
 }
 
 /// Number of keys, with one row each, that a GPU runs at the same time: one for each multiprocessor. Further keys would
 /// wait, just as in a separate call.
-fn keys_together_max(card: &Card) -> usize {
-    match card.language {
-        Language::Cuda => card.multiprocessors.max(1) as usize,
+fn keys_together_max(properties: &Properties) -> usize {
+    match properties.language {
+        Language::Cuda => properties.multiprocessors.max(1) as usize,
         // a WGSL kernel cannot reach the buffer of another key
         Language::Wgsl => 1,
     }
@@ -562,7 +562,7 @@ impl<G: Gpu> Stems for GpuBackend<G> {
             let switched = alloc(&self.gpu, gates * row_out)?;
             let results: Vec<Distance> = (0..gates).map(|gate| distance((gate * row_out) as i64)).collect();
             let mut tables = Tables::default();
-            let gates_max = key.stems.key_switch.gates_of_a_share(&[gates], self.gpu.card().groups_max[0]);
+            let gates_max = key.stems.key_switch.gates_of_a_share(&[gates], self.gpu.properties().groups_max[0]);
             let results = tables.add(results.as_flattened());
             let switches = tables.add_shares(&[(gates, [0; 2])], gates_max);
             let mut scratch = self.scratch();

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::gpu::ntt::{self, Ntt};
 use crate::gpu::source::{MODULAR, NTT};
 use crate::gpu::stem::{Compiler, Stem};
-use crate::gpu::{Bind, Card, Gpu, Language, LaunchOf, Shares, View, ViewOf};
+use crate::gpu::{Bind, Gpu, Language, LaunchOf, Properties, Shares, View, ViewOf};
 use crate::tfhe::gpu::{constants, texts};
 use crate::tfhe::{EvaluationKey, Params};
 use registers::{Fit, Registers};
@@ -25,7 +25,7 @@ const CHUNK_WORDS: usize = 1 << 22;
 /// launches that take seconds. A small GPU takes about 50 us for a step of a row.
 const WGSL_ROW_STEPS: usize = 4096;
 /// Largest number of loop turns in a step. Needed for drivers that end all loops after a number of turns:
-/// `Card::loop_turns_max`.
+/// `Properties::loop_turns_max`.
 const TURNS_OF_A_STEP: u32 = 4000;
 
 /// A kernel variant of blind rotation.
@@ -39,8 +39,8 @@ pub enum Variant {
 
 impl Variant {
     /// The best variant for a GPU and parameters.
-    pub fn of(card: &Card, params: &Params) -> Variant {
-        Fit::of(card, params).map_or(Variant::Plain, Variant::Registers)
+    pub fn of(properties: &Properties, params: &Params) -> Variant {
+        Fit::of(properties, params).map_or(Variant::Plain, Variant::Registers)
     }
 
     /// Number of rows with these parameters that one multiprocessor runs at the same time.
@@ -53,8 +53,8 @@ impl Variant {
 }
 
 /// Whether a group's shared memory has room for a row's accumulator and for the polynomial under transformation.
-fn accumulator_is_shared(card: &Card, params: &Params) -> bool {
-    4 * (params.accumulator_words() + params.polynomial_size) <= card.shared_bytes_max as usize
+fn accumulator_is_shared(properties: &Properties, params: &Params) -> bool {
+    4 * (params.accumulator_words() + params.polynomial_size) <= properties.shared_bytes_max as usize
 }
 
 /// Number of words of a step's key, the same in every order.
@@ -89,15 +89,17 @@ impl<G: Gpu> BlindRotate<G> {
             Variant::Plain => {
                 let texts = [&MODULAR, &texts::TORUS, &texts::DISTANCE, &NTT, &texts::BLIND_ROTATE];
                 let (threads, shared) =
-                    (ntt::threads(params.polynomial_size), accumulator_is_shared(gpu.card(), params));
+                    (ntt::threads(params.polynomial_size), accumulator_is_shared(gpu.properties(), params));
                 let more = [
                     ("WORDS", params.polynomial_size as u32 / threads),
                     ("ACC_SHARED", u32::from(shared)),
                     ("ACC_WORDS", if shared { params.accumulator_words() as u32 } else { 1 }),
                 ];
-                let steps_max = match gpu.card().language {
+                let steps_max = match gpu.properties().language {
                     Language::Cuda => None,
-                    Language::Wgsl => Some((gpu.card().loop_turns_max.unwrap_or(u32::MAX) / TURNS_OF_A_STEP) as usize),
+                    Language::Wgsl => {
+                        Some((gpu.properties().loop_turns_max.unwrap_or(u32::MAX) / TURNS_OF_A_STEP) as usize)
+                    }
                 };
                 let stem = compiler.stem(gpu, "blind_rotate", &texts, &constants(params), threads, &more)?;
                 Kernels::Plain { stem, steps_max }

@@ -20,7 +20,7 @@ pub struct Cells<G: Gpu> {
 impl<G: Gpu> Cells<G> {
     /// Compiles the kernels for these parameters.
     pub fn new(gpu: &G, compiler: &Compiler<G>, params: &Params) -> Result<Self> {
-        let (threads, texts) = (threads(gpu.card()), [&texts::DISTANCE, &texts::CELLS]);
+        let (threads, texts) = (threads(gpu.properties()), [&texts::DISTANCE, &texts::CELLS]);
         let stem = compiler.stem(gpu, "cells", &texts, &constants(params), threads, &[])?;
         Ok(Cells { stem, threads: threads as usize })
     }

@@ -39,7 +39,7 @@ impl<G: Gpu> Linear<G> {
                 "linear",
                 &[&texts::DISTANCE, &texts::LINEAR],
                 &constants(params),
-                threads(gpu.card()),
+                threads(gpu.properties()),
                 &[],
             )?,
         })

@@ -62,7 +62,7 @@ impl<G: Gpu> LweKeySwitch<G> {
                 ("KEY_COLUMNS", columns(params) as u32),
                 ("CHUNK", (STAGED_WORDS / staged_levels) as u32),
             ];
-            let threads = tile.threads.min(gpu.card().threads_max);
+            let threads = tile.threads.min(gpu.properties().threads_max);
             let texts = [&texts::DISTANCE, &texts::LWE_KEY_SWITCH];
             compiler.stem(gpu, "lwe_key_switch", &texts, &constants(params), threads, &own)
         };

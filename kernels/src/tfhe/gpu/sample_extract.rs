@@ -21,7 +21,7 @@ pub struct SampleExtract<G: Gpu> {
 impl<G: Gpu> SampleExtract<G> {
     /// Compiles the kernels for these parameters.
     pub fn new(gpu: &G, compiler: &Compiler<G>, params: &Params) -> Result<Self> {
-        let threads = threads(gpu.card());
+        let threads = threads(gpu.properties());
         Ok(SampleExtract {
             stem: compiler.stem(
                 gpu,

@@ -36,7 +36,7 @@ impl<G: Gpu> Arena<G> {
     pub(super) fn grow(&mut self, gpu: &G, slots: usize) -> Result<()> {
         let before = self.slots();
         let more = slots.checked_sub(before).expect("an arena does not shrink");
-        match gpu.card().language {
+        match gpu.properties().language {
             _ if more == 0 => {}
             Language::Cuda => self.chunks.add(alloc(gpu, more * self.row_words)?, more),
             Language::Wgsl => {

@@ -125,7 +125,7 @@ impl Lists {
 impl<G: Gpu> GpuBackend<G> {
     /// Evaluates some cells of some batches. There are at most as many cells as can run together.
     pub(super) fn evaluate_cells(&self, batches: &[&Batch<'_, G>], part: &[(usize, Range<usize>)]) -> Result<()> {
-        let (gpu, key, card) = (&self.gpu, batches[0].key, self.gpu.card());
+        let (gpu, key, properties) = (&self.gpu, batches[0].key, self.gpu.properties());
         let (stems, p) = (&key.stems, &key.params);
         let of_part = || part.iter().map(|(batch, _)| batches[*batch]);
         let rotating: Vec<ViewOf<'_, G>> = of_part().map(|batch| View::all(&batch.key.bootstrap)).collect();
@@ -156,7 +156,10 @@ impl<G: Gpu> GpuBackend<G> {
         let rotations = tables.add_shares(&lists.rotated, stems.blind_rotate.rows_of_a_share(&counts(&lists.rotated)));
         let switches: [SharesPlace; 2] = std::array::from_fn(|i| {
             let of_batches = &lists.switched[i];
-            tables.add_shares(of_batches, stems.key_switch.gates_of_a_share(&counts(of_batches), card.groups_max[0]))
+            tables.add_shares(
+                of_batches,
+                stems.key_switch.gates_of_a_share(&counts(of_batches), properties.groups_max[0]),
+            )
         });
 
         let mut scratch = self.scratch();

@@ -29,7 +29,7 @@ fn what_is_prepared_is_compiled_once_and_kept_for_every_shape_that_keys_may_have
 /// A GPU that computes nothing and records its calls: `write`, `read`, `finish`, and the names of launched entries. A
 /// read of a buffer returns the indices of its words plus 1000 times the buffer's index.
 struct Told {
-    card: Card,
+    properties: Properties,
     asked: Mutex<Vec<&'static str>>,
     /// The number of words of each buffer.
     buffers: Mutex<Vec<usize>>,
@@ -64,8 +64,8 @@ impl Gpu for Told {
     /// The requested words.
     type Readback = Vec<u32>;
 
-    fn card(&self) -> &Card {
-        &self.card
+    fn properties(&self) -> &Properties {
+        &self.properties
     }
     fn compile(&self, _: &Source) -> Result<()> {
         Ok(())
@@ -85,7 +85,7 @@ impl Gpu for Told {
         self.tell("copy", ())
     }
     fn launch(&self, launch: &Launch<'_, (), Buf>) -> Result<()> {
-        launch.check(&self.card)?;
+        launch.check(&self.properties)?;
         self.tell(launch.entry, ())
     }
     fn read(&self, buf: &Buf, ranges: &[Range<usize>]) -> Result<Vec<u32>> {
@@ -99,7 +99,7 @@ impl Gpu for Told {
 }
 
 fn told(multiprocessors: u32) -> GpuBackend<Told> {
-    told_of(Card {
+    told_of(Properties {
         backend: "told".into(),
         name: "told".into(),
         memory_bytes: 1 << 30,
@@ -116,8 +116,8 @@ fn told(multiprocessors: u32) -> GpuBackend<Told> {
     })
 }
 
-fn told_of(card: Card) -> GpuBackend<Told> {
-    GpuBackend::new(Told { card, asked: Mutex::default(), buffers: Mutex::default() })
+fn told_of(properties: Properties) -> GpuBackend<Told> {
+    GpuBackend::new(Told { properties, asked: Mutex::default(), buffers: Mutex::default() })
 }
 
 fn loaded_for(backend: &GpuBackend<Told>, params: Params) -> Key<Told> {
@@ -171,10 +171,14 @@ fn sixty_four_sessions_of_a_gate_are_as_many_launches_uploads_and_waits_as_one()
     let params = Preset::Fast128.params();
     let capabilities = [None, Some((8, 0)), Some((8, 9)), Some((9, 0))];
     for capability in capabilities {
-        let card = Card { compute_capability: capability, shared_bytes_max: 99 << 10, ..told(132).gpu.card().clone() };
+        let properties = Properties {
+            compute_capability: capability,
+            shared_bytes_max: 99 << 10,
+            ..told(132).gpu.properties().clone()
+        };
         let gates = [gate(Gate::And, 3)];
-        let one = asked(&told_of(card.clone()), &[params], &gates, &[3]);
-        let all = asked(&told_of(card), &[params; 64], &gates, &[3]);
+        let one = asked(&told_of(properties.clone()), &[params], &gates, &[3]);
+        let all = asked(&told_of(properties), &[params; 64], &gates, &[3]);
         if capability == Some((9, 0)) {
             assert!(all.contains(&"blind_rotate_cluster"), "clusters of 64 rows: {all:?}");
         }
@@ -203,8 +207,8 @@ fn sessions_of_several_parameters_are_a_sequence_of_launches_each() {
 
 #[test]
 fn sessions_go_one_after_another_where_kernels_know_no_addresses() {
-    let card = Card { language: Language::Wgsl, ..told(4).gpu.card().clone() };
-    let backend = told_of(card);
+    let properties = Properties { language: Language::Wgsl, ..told(4).gpu.properties().clone() };
+    let backend = told_of(properties);
     assert_eq!((backend.info().keys_together_max, told(4).info().keys_together_max), (1, 4));
     let found = asked(&backend, &[Preset::Fast128.params(); 2], &[gate(Gate::Not, 3)], &[3]);
     assert_eq!(found, ["write", "negate", "read", "write", "negate", "read", "finish", "finish"]);
@@ -220,7 +224,7 @@ fn a_batch_that_reads_nothing_is_done_when_its_last_kernel_is() {
 
 #[test]
 fn an_arena_grows_by_a_chunk_where_kernels_know_addresses_and_is_copied_elsewhere() {
-    let wgsl = told_of(Card { language: Language::Wgsl, ..told(4).gpu.card().clone() });
+    let wgsl = told_of(Properties { language: Language::Wgsl, ..told(4).gpu.properties().clone() });
     for (backend, sizes, copies) in [(told(4), [20, 10, 30], 0), (wgsl, [20, 30, 60], 2)] {
         let mut arena = backend.arena(10, 2).expect("room");
         for slots in [2, 3, 6] {

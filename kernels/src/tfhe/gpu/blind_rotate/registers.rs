@@ -12,7 +12,7 @@ use super::{CHUNK_WORDS, step_words};
 use crate::error::Result;
 use crate::gpu::source::MODULAR;
 use crate::gpu::stem::{Compiler, Grid, Stem};
-use crate::gpu::{Bind, Card, Gpu, Language, LaunchOf, Shares, View, ViewOf, scratch, upload};
+use crate::gpu::{Bind, Gpu, Language, LaunchOf, Properties, Shares, View, ViewOf, scratch, upload};
 use crate::tfhe::gpu::{constants, texts};
 use crate::tfhe::{EvaluationKey, Params};
 
@@ -45,8 +45,8 @@ pub struct Fit {
 
 impl Fit {
     /// The configuration; `None` if only the plain kernel fits.
-    pub fn of(card: &Card, p: &Params) -> Option<Fit> {
-        let capability = card.compute_capability.filter(|_| card.language == Language::Cuda)?;
+    pub fn of(properties: &Properties, p: &Params) -> Option<Fit> {
+        let capability = properties.compute_capability.filter(|_| properties.language == Language::Cuda)?;
         let words_of_a_lane = p.polynomial_size / 32;
         let in_registers = matches!(p.polynomial_size, 512 | 1024)
             && p.bootstrap_level_count <= 3
@@ -56,8 +56,8 @@ impl Fit {
         }
         // prefer two steps of the key in shared memory, if four or more rows fit beside them
         let fits = |gates: u32, tiles: u32| {
-            threads(p, gates) <= THREADS_MAX.min(card.threads_max)
-                && shared_bytes(p, gates, tiles) <= card.shared_bytes_max
+            threads(p, gates) <= THREADS_MAX.min(properties.threads_max)
+                && shared_bytes(p, gates, tiles) <= properties.shared_bytes_max
         };
         let double = GATES.into_iter().filter(|&gates| gates > 3).find(|&gates| fits(gates, 2)).map(|gates| (gates, 2));
         let (gates, tiles) =
@@ -65,7 +65,7 @@ impl Fit {
         let clusters = (p.rgsw_rows() <= 8).then_some(capability >= (9, 0));
         // With three polynomials in a row, two groups with one step of the key each are faster than one group with two
         // steps: 121 k gates/s instead of 112 k on an H200. With two polynomials, both are equally fast there.
-        if p.glwe_dimension == 2 && two_groups_fit(card, p) {
+        if p.glwe_dimension == 2 && two_groups_fit(properties, p) {
             return Some(Fit { gates: GATES_OF_TWO_GROUPS, tiles: 1, groups: 2, clusters });
         }
         Some(Fit { gates, tiles, groups: 1, clusters })
@@ -78,10 +78,10 @@ impl Fit {
 }
 
 /// Whether a multiprocessor has room for two groups of `blind_rotate.warp` with one step of the key each.
-fn two_groups_fit(card: &Card, p: &Params) -> bool {
+fn two_groups_fit(properties: &Properties, p: &Params) -> bool {
     let of_a_group = shared_bytes(p, GATES_OF_TWO_GROUPS, 1) + SHARED_BYTES_RESERVED;
-    2 * of_a_group <= card.shared_bytes_max + SHARED_BYTES_RESERVED
-        && threads(p, GATES_OF_TWO_GROUPS) <= card.threads_max
+    2 * of_a_group <= properties.shared_bytes_max + SHARED_BYTES_RESERVED
+        && threads(p, GATES_OF_TWO_GROUPS) <= properties.threads_max
 }
 
 /// Number of threads of a group of `blind_rotate.warp`.
@@ -132,7 +132,7 @@ impl<G: Gpu> Registers<G> {
             Ok((gates, compiler.stem(gpu, "blind_rotate.warp", &texts, &constants(p), threads(p, gates), &more)?))
         });
         let cluster = fit.clusters.map(|clusters| Cluster::new(gpu, compiler, p, clusters)).transpose()?;
-        let multiprocessors = gpu.card().multiprocessors as usize;
+        let multiprocessors = gpu.properties().multiprocessors as usize;
         Ok(Registers { params: *p, warp: warp.collect::<Result<_>>()?, multiprocessors, fit, cluster })
     }
 
@@ -238,7 +238,7 @@ impl<G: Gpu> Cluster<G> {
         let threads = p.polynomial_size as u32 / 8;
         let stem = compiler.stem(gpu, "blind_rotate.cluster", &texts, &constants(p), threads, &more)?;
         let rows_max = if clusters {
-            cluster_rows_max(gpu.card().multiprocessors as usize, p.rgsw_rows())
+            cluster_rows_max(gpu.properties().multiprocessors as usize, p.rgsw_rows())
         } else {
             // all groups wait for each other, so all must run at the same time
             stem.groups_at_once(gpu, "blind_rotate_cluster")? / p.rgsw_rows()
