@@ -4,6 +4,8 @@
 //! `tests` has a third implementation that runs the same CUDA sources on the host. The code that uses the interface is
 //! written once, here and in the schemes' folders: the sequence of kernels, their bindings and their numbers of groups.
 
+mod arena;
+pub(crate) mod distance;
 mod launch;
 pub mod mul_add;
 pub mod ntt;
@@ -19,6 +21,8 @@ use zeroize::Zeroizing;
 
 use crate::cpu;
 use crate::error::{Error, Result};
+pub use arena::Arena;
+pub(crate) use arena::ChunkRead;
 pub use launch::{Access, Bind, Buffer, Launch, View};
 pub use stem::Compiler;
 

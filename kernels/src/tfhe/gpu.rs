@@ -5,12 +5,11 @@ mod backend;
 pub mod blind_rotate;
 pub mod cells;
 mod constants;
-mod distance;
 mod linear;
 pub mod lwe_key_switch;
 pub mod mod_switch;
 pub mod sample_extract;
 mod texts;
 
-pub use backend::{Arena, CompiledStems, GpuBackend, Key};
+pub use backend::{CompiledStems, GpuBackend, Key};
 use constants::constants;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use kernels::cpu::{Cpu, Isa};
-use kernels::gpu::{Gpu, Launch, Properties, Source};
-use kernels::tfhe::gpu::{Arena, GpuBackend, Key};
+use kernels::gpu::{Arena, Gpu, Launch, Properties, Source};
+use kernels::tfhe::gpu::{GpuBackend, Key};
 use kernels::tfhe::{EvaluationKey, Gate, Gates, KeyedGates, NO_CELLS, SlotGate};
 use kernels::{Backend, Error, Result};
 use rand_chacha::rand_core::Rng;

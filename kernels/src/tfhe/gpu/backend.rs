@@ -5,7 +5,6 @@
 //! sequence of launches: tables hold the distance from the first key to each row's key, and the distances from the
 //! first arena to each row's ciphertexts.
 
-mod arena;
 mod cells;
 mod together;
 
@@ -20,15 +19,13 @@ use super::mod_switch::ModSwitch;
 use super::sample_extract::{NO_ROW, SampleExtract};
 use crate::backend::{Backend, DeviceInfo};
 use crate::error::{Error, Result};
+use crate::gpu::distance::{Distance, distance, words_between};
 use crate::gpu::ntt::{self, Ntt};
 use crate::gpu::scratch::Scratch;
 use crate::gpu::stem::Compiler;
-use crate::gpu::{Gpu, Language, LaunchOf, Properties, Table, View, ViewOf, alloc};
+use crate::gpu::{Arena, ChunkRead, Gpu, Language, LaunchOf, Properties, Table, View, ViewOf, alloc};
 use crate::tfhe::backend::KeyPiece;
-use crate::tfhe::gpu::distance::{Distance, distance, words_between};
 use crate::tfhe::{EvaluationKey, Gate, Gates, KeyedGates, Params, Preset, SlotCells, SlotGate, Stems, ring};
-pub use arena::Arena;
-use arena::ChunkRead;
 use together::{KeyDistances, Lists, SharesPlace, Step, Tables, counts, parts};
 
 /// Largest number of bootstraps that run through the kernels together; larger batches are split. This number makes

@@ -1,11 +1,11 @@
 //! Launches of `linear`: the sums of gates before their bootstraps, and NOT.
 
 use crate::error::Result;
+use crate::gpu::distance::Distance;
 use crate::gpu::stem::{Compiler, Stem, threads};
 use crate::gpu::{Bind, Gpu, LaunchOf, Table, ViewOf};
 use crate::tfhe::Params;
 use crate::tfhe::gates::Linear as Sum;
-use crate::tfhe::gpu::distance::Distance;
 use crate::tfhe::gpu::{constants, texts};
 use crate::tfhe::lwe::EIGHTH;
 

@@ -5,10 +5,10 @@ use std::ops::Range;
 use super::together::{KeyDistances, SharesPlace, Tables, counts};
 use super::{Banks, Batch, BootstrapScratch, GpuBackend};
 use crate::error::Result;
+use crate::gpu::distance::{Distance, distance, words_between};
 use crate::gpu::{Gpu, Table, View, ViewOf};
 use crate::tfhe::cells::{Amplitude, CellKind, CellView, SlotCells};
 use crate::tfhe::gpu::cells::{INPUT_SUM_WORDS, WIRE_SUM_WORDS};
-use crate::tfhe::gpu::distance::{Distance, distance, words_between};
 use crate::tfhe::lwe::EIGHTH;
 
 /// Splits the cells of all batches into consecutive parts of at most `rows` each. A part lists indices of batches, each

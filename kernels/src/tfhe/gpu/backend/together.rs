@@ -1,10 +1,10 @@
 //! Batches of several keys in one sequence of launches: how batches are split, and the tables that give each row's key
 //! and the places of its ciphertexts.
 
+use crate::gpu::distance::Distance;
 use crate::gpu::{Gpu, Shares, Table, shares};
 use crate::tfhe::backend::SlotGate;
 use crate::tfhe::gates::{self, Gate, REFRESH};
-use crate::tfhe::gpu::distance::Distance;
 use crate::tfhe::gpu::linear;
 use crate::tfhe::gpu::sample_extract::NO_ROW;
 

@@ -1,22 +1,22 @@
-//! Ciphertexts in GPU memory, and how kernels address them.
+//! Rows of words in a card's memory, and how kernels address them.
 
 use std::ops::Range;
 
+use super::distance::{Distance, distance, words_between};
+use super::{Gpu, Language, View, ViewOf, alloc};
 use crate::backend::chunks::{Chunks, RowPlace};
 use crate::error::Result;
-use crate::gpu::{Gpu, Language, View, ViewOf, alloc};
-use crate::tfhe::gpu::distance::{Distance, distance, words_between};
 
-/// Ciphertexts in GPU memory: `[slots][n + 1]` words in chunks. If kernels cannot use addresses, all slots are in a
+/// Rows in a card's memory: `[slots][row_words]` words in chunks. If kernels cannot use addresses, all slots are in a
 /// single chunk.
 pub struct Arena<G: Gpu> {
     chunks: Chunks<G::Buf>,
-    /// Number of words of a row, `n + 1`.
-    pub(super) row_words: usize,
+    /// Number of words of a row.
+    pub(crate) row_words: usize,
 }
 
 /// A read of one chunk.
-pub(super) struct ChunkRead<'a, G: Gpu> {
+pub(crate) struct ChunkRead<'a, G: Gpu> {
     pub buf: &'a G::Buf,
     /// Ranges of words in the buffer, in the requested order.
     pub ranges: Vec<Range<usize>>,
@@ -25,7 +25,7 @@ pub(super) struct ChunkRead<'a, G: Gpu> {
 }
 
 impl<G: Gpu> Arena<G> {
-    pub(super) fn zeroed(gpu: &G, row_words: usize, slots: usize) -> Result<Arena<G>> {
+    pub(crate) fn zeroed(gpu: &G, row_words: usize, slots: usize) -> Result<Arena<G>> {
         Ok(Arena { chunks: Chunks::new(alloc(gpu, slots * row_words)?, slots), row_words })
     }
 
@@ -33,7 +33,7 @@ impl<G: Gpu> Arena<G> {
     ///
     /// # Panics
     /// When the arena already has more slots.
-    pub(super) fn grow(&mut self, gpu: &G, slots: usize) -> Result<()> {
+    pub(crate) fn grow(&mut self, gpu: &G, slots: usize) -> Result<()> {
         let before = self.slots();
         let more = slots.checked_sub(before).expect("an arena does not shrink");
         match gpu.properties().language {
@@ -48,7 +48,7 @@ impl<G: Gpu> Arena<G> {
         Ok(())
     }
 
-    pub(super) fn slots(&self) -> usize {
+    pub(crate) fn slots(&self) -> usize {
         self.chunks.slots()
     }
 
@@ -56,7 +56,7 @@ impl<G: Gpu> Arena<G> {
     ///
     /// # Panics
     /// When the arena has too few slots.
-    pub(super) fn write(&self, gpu: &G, first: u32, words: &[u32]) -> Result<()> {
+    pub(crate) fn write(&self, gpu: &G, first: u32, words: &[u32]) -> Result<()> {
         assert!(words.len().is_multiple_of(self.row_words), "whole rows");
         let (first, mut rest) = (first as usize, words);
         for (chunk, rows) in self.chunks.runs(first..first + words.len() / self.row_words) {
@@ -68,12 +68,12 @@ impl<G: Gpu> Arena<G> {
     }
 
     /// Views of all chunks, in order.
-    pub(super) fn views(&self) -> impl Iterator<Item = ViewOf<'_, G>> {
+    pub(crate) fn views(&self) -> impl Iterator<Item = ViewOf<'_, G>> {
         self.chunks.iter().map(View::all)
     }
 
     /// The buffer that holds a slot, and the slot's words in it.
-    pub(super) fn row(&self, slot: u32) -> (&G::Buf, Range<usize>) {
+    pub(crate) fn row(&self, slot: u32) -> (&G::Buf, Range<usize>) {
         let place = self.chunks.place(slot);
         (self.chunks.memory(place.chunk), self.words(place))
     }
@@ -83,7 +83,7 @@ impl<G: Gpu> Arena<G> {
     }
 
     /// Returns a function that gives the distance from the start of the buffer `from` to a slot.
-    pub(super) fn distances<'a>(&'a self, gpu: &'a G, from: &'a G::Buf) -> impl Fn(u32) -> Distance + 'a {
+    pub(crate) fn distances<'a>(&'a self, gpu: &'a G, from: &'a G::Buf) -> impl Fn(u32) -> Distance + 'a {
         let chunks: Vec<i64> = self.chunks.iter().map(|buf| words_between(gpu, from, buf)).collect();
         move |slot| {
             let place = self.chunks.place(slot);
@@ -92,7 +92,7 @@ impl<G: Gpu> Arena<G> {
     }
 
     /// The reads for these slots, one for each chunk that holds some of these slots.
-    pub(super) fn reads(&self, slots: &[u32]) -> Vec<ChunkRead<'_, G>> {
+    pub(crate) fn reads(&self, slots: &[u32]) -> Vec<ChunkRead<'_, G>> {
         let none = |buf| ChunkRead { buf, ranges: Vec::new(), asked: Vec::new() };
         let mut reads: Vec<ChunkRead<'_, G>> = self.chunks.iter().map(none).collect();
         for (at, &slot) in slots.iter().enumerate() {

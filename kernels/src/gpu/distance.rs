@@ -1,6 +1,6 @@
-//! How kernels address ciphertexts: relative to the buffer that the launch binds.
+//! How kernels address rows: relative to the buffer that the launch binds.
 
-use crate::gpu::Gpu;
+use super::Gpu;
 
 /// The number of words from the start of the buffer that the launch binds to a place in this or another buffer: 64
 /// bits, two's complement, low word first. WGSL kernels use only the low word, because all places are in the same
