@@ -69,11 +69,11 @@ pub fn key_words(params: &Params) -> usize {
 
 /// The kernels of the stem `blind_rotate`, compiled for one parameter set.
 pub struct BlindRotate<G: Gpu> {
-    kernels: Kernels<G>,
+    compiled: Compiled<G>,
     params: Params,
 }
 
-enum Kernels<G: Gpu> {
+enum Compiled<G: Gpu> {
     Plain {
         stem: Stem<G>,
         /// Largest number of steps in one launch, because the driver may end long launches. WGSL only.
@@ -85,7 +85,7 @@ enum Kernels<G: Gpu> {
 impl<G: Gpu> BlindRotate<G> {
     /// Compiles the kernels for these parameters.
     pub fn new(gpu: &G, compiler: &Compiler<G>, params: &Params, variant: Variant) -> Result<Self> {
-        let kernels = match variant {
+        let compiled = match variant {
             Variant::Plain => {
                 let texts = [&MODULAR, &texts::TORUS, &texts::DISTANCE, &NTT, &texts::BLIND_ROTATE];
                 let (threads, shared) =
@@ -102,11 +102,11 @@ impl<G: Gpu> BlindRotate<G> {
                     }
                 };
                 let stem = compiler.stem(gpu, "blind_rotate", &texts, &constants(params), threads, &more)?;
-                Kernels::Plain { stem, steps_max }
+                Compiled::Plain { stem, steps_max }
             }
-            Variant::Registers(fit) => Kernels::Registers(Registers::new(gpu, compiler, params, fit)?),
+            Variant::Registers(fit) => Compiled::Registers(Registers::new(gpu, compiler, params, fit)?),
         };
-        Ok(BlindRotate { kernels, params: *params })
+        Ok(BlindRotate { compiled, params: *params })
     }
 
     /// Loads the key in the variant's order.
@@ -128,8 +128,8 @@ impl<G: Gpu> BlindRotate<G> {
         bits: Range<usize>,
     ) -> Result<()> {
         let p = &self.params;
-        match &self.kernels {
-            Kernels::Plain { .. } => {
+        match &self.compiled {
+            Compiled::Plain { .. } => {
                 let (at, last) = (bits.start * step_words(p), bits.end == p.lwe_dimension);
                 crate::gpu::upload(gpu, loaded, at, bits, step_words(p), CHUNK_WORDS, |i, out| {
                     key.expand_bootstrap(i, out);
@@ -138,15 +138,15 @@ impl<G: Gpu> BlindRotate<G> {
                 let launch = ntt.key(View::all(loaded), roots, rows).filter(|_| last);
                 launch.map_or(Ok(()), |launch| gpu.launch(&launch))
             }
-            Kernels::Registers(registers) => registers.fill(gpu, roots, key, loaded, bits),
+            Compiled::Registers(registers) => registers.fill(gpu, roots, key, loaded, bits),
         }
     }
 
     /// Largest number of rows in a share, if batches have these numbers of rows and each batch has its own key.
     pub fn rows_of_a_share(&self, rows: &[usize]) -> usize {
-        match &self.kernels {
-            Kernels::Plain { .. } => 1,
-            Kernels::Registers(registers) => registers.rows_of_a_share(rows),
+        match &self.compiled {
+            Compiled::Plain { .. } => 1,
+            Compiled::Registers(registers) => registers.rows_of_a_share(rows),
         }
     }
 
@@ -154,18 +154,18 @@ impl<G: Gpu> BlindRotate<G> {
     /// first buffer holds values; the second holds counts, which must be zero before the launch. Both numbers are 0 if
     /// groups work alone.
     pub fn shown_words(&self, shares: usize, rows_max: usize) -> [usize; 2] {
-        match &self.kernels {
-            Kernels::Plain { .. } => [0; 2],
-            Kernels::Registers(registers) => registers.shown_words(shares, rows_max),
+        match &self.compiled {
+            Compiled::Plain { .. } => [0; 2],
+            Compiled::Registers(registers) => registers.shown_words(shares, rows_max),
         }
     }
 
     /// Turns off clusters. The caller calls this after the GPU refused a launch whose groups wait for each other.
     /// Returns whether clusters were on, so that later batches will use another kernel.
     pub fn leave_clusters(&self) -> bool {
-        match &self.kernels {
-            Kernels::Plain { .. } => false,
-            Kernels::Registers(registers) => registers.leave_clusters(),
+        match &self.compiled {
+            Compiled::Plain { .. } => false,
+            Compiled::Registers(registers) => registers.leave_clusters(),
         }
     }
 
@@ -182,8 +182,8 @@ impl<G: Gpu> BlindRotate<G> {
         shares: &Shares<'a, G>,
         shown: [ViewOf<'a, G>; 2],
     ) -> Vec<LaunchOf<'a, G>> {
-        match &self.kernels {
-            Kernels::Plain { stem, steps_max } => {
+        match &self.compiled {
+            Compiled::Plain { stem, steps_max } => {
                 let start = [Bind::read(exponents), Bind::write(acc)];
                 let start = stem.launch("blind_rotate_start", shares.count, start, [shares.count as u32]);
                 let steps = steps_max
@@ -202,7 +202,7 @@ impl<G: Gpu> BlindRotate<G> {
                 });
                 start.into_iter().chain(rotations).collect()
             }
-            Kernels::Registers(registers) => vec![registers.run(keys, [roots, exponents, acc], shares, shown)],
+            Compiled::Registers(registers) => vec![registers.run(keys, [roots, exponents, acc], shares, shown)],
         }
     }
 }
