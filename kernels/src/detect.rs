@@ -14,11 +14,11 @@ use crate::cuda::Cuda;
 use crate::error::{Error, Result, message_of};
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
 use crate::gpu::Gpu;
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+use crate::schemes::Card;
 use crate::schemes::Schemes;
 use crate::tfhe::circuit::run_plan;
 use crate::tfhe::fold::Bit;
-#[cfg(any(feature = "cuda", feature = "wgpu"))]
-use crate::tfhe::gpu::GpuBackend;
 use crate::tfhe::keys::Masks;
 use crate::tfhe::noise::InputNoise;
 use crate::tfhe::{
@@ -73,10 +73,10 @@ pub enum AnyDevice {
     Cpu(Cpu),
     /// One of NVIDIA's cards.
     #[cfg(feature = "cuda")]
-    Cuda(Box<GpuBackend<Cuda>>),
+    Cuda(Box<Card<Cuda>>),
     /// Any other card, or a driver that computes on the CPU.
     #[cfg(feature = "wgpu")]
-    Wgpu(Box<GpuBackend<Wgpu>>),
+    Wgpu(Box<Card<Wgpu>>),
 }
 
 impl AnyDevice {
@@ -213,13 +213,12 @@ fn not_built(backend: &str) -> Error {
 
 /// Returns the cards that compute the right words, and the errors of all other cards.
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
-fn proved<G: Gpu>(cards: Vec<Result<G>>, device: fn(GpuBackend<G>) -> AnyDevice) -> (Vec<AnyDevice>, Vec<Error>) {
+fn proved<G: Gpu>(cards: Vec<Result<G>>, device: fn(Card<G>) -> AnyDevice) -> (Vec<AnyDevice>, Vec<Error>) {
     let (mut devices, mut refused) = (Vec::new(), Vec::new());
     for card in cards {
-        let named =
-            |card: &GpuBackend<G>, error| Error::Unavailable(format!("{}: {}", card.info().name, reason(error)));
+        let named = |card: &Card<G>, error| Error::Unavailable(format!("{}: {}", card.info().name, reason(error)));
         let proved = |card| prove(&card).map_err(|error| named(&card, error)).map(|()| card);
-        match card.map(GpuBackend::new).and_then(proved) {
+        match card.map(Card::new).and_then(proved) {
             Ok(card) => devices.push(device(card)),
             Err(error) => refused.push(error),
         }

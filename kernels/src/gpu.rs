@@ -1,18 +1,23 @@
-//! GPUs: the operations that a card must offer, and the ring's transforms on it.
+//! GPUs: the operations that a card must offer, a card as a device, and the ring's transforms on it.
 //!
 //! [`Gpu`] is a thin interface to one card: memory, compilation, launches by name. `cuda` and `wgpu` implement it;
 //! `tests` has a third implementation that runs the same CUDA sources on the host. The code that uses the interface is
 //! written once, here and in the schemes' folders: the sequence of kernels, their bindings and their numbers of groups.
+//! [`Device`] is a card as a device without a scheme.
 
 mod arena;
+mod device;
 pub(crate) mod distance;
 mod launch;
 pub mod mul_add;
 pub mod ntt;
+mod pending;
 pub mod recordings;
 pub(crate) mod scratch;
 pub(crate) mod source;
 pub(crate) mod stem;
+#[cfg(test)]
+pub(crate) mod told;
 mod unroll;
 
 use std::ops::Range;
@@ -22,8 +27,10 @@ use zeroize::Zeroizing;
 use crate::cpu;
 use crate::error::{Error, Result};
 pub use arena::Arena;
-pub(crate) use arena::ChunkRead;
+pub use device::Device;
 pub use launch::{Access, Bind, Buffer, Launch, View};
+pub use pending::Pending;
+pub(crate) use pending::PendingRead;
 pub use stem::Compiler;
 
 /// The language of a card's kernels. It decides the extension of the kernels' files in `shaders/`.

@@ -24,4 +24,4 @@ pub mod xof;
 
 pub use backend::{Backend, DeviceInfo};
 pub use error::{Error, Result};
-pub use schemes::Schemes;
+pub use schemes::{Card, Schemes};

@@ -1,10 +1,11 @@
-//! The interface of a device for all schemes. Apart from tests, only this file refers to both schemes (`tfhe` and
-//! `ckks`).
+//! The interface of a device for all schemes, and the cards that implement it. Apart from tests, only this file refers
+//! to both schemes (`tfhe` and `ckks`).
 
+use crate::backend::{Backend, DeviceInfo};
 use crate::ckks::{Arithmetic, Unsupported};
-use crate::gpu::Gpu;
-use crate::tfhe::Gates;
-use crate::tfhe::gpu::GpuBackend;
+use crate::error::Result;
+use crate::gpu::{self, Gpu};
+use crate::tfhe::{self, EvaluationKey, Gates, KeyedGates, Params, Stems};
 
 /// A device that the engine may open. A device that cannot compute on encrypted numbers (CKKS) reports that through
 /// [`Arithmetic::tables_bytes`].
@@ -12,8 +13,94 @@ pub trait Schemes: Gates + Arithmetic {}
 
 impl<B: Gates + Arithmetic> Schemes for B {}
 
+/// A card as a device of all schemes.
+pub struct Card<G: Gpu> {
+    device: gpu::Device<G>,
+    gates: tfhe::gpu::Kernels<G>,
+}
+
+impl<G: Gpu> Card<G> {
+    /// Wraps an opened GPU.
+    pub fn new(gpu: G) -> Card<G> {
+        let info = tfhe::gpu::device_info(gpu.properties());
+        Card { device: gpu::Device::new(gpu, info), gates: tfhe::gpu::Kernels::default() }
+    }
+
+    /// The GPU.
+    pub fn gpu(&self) -> &G {
+        self.device.gpu()
+    }
+}
+
+impl<G: Gpu> Backend for Card<G> {
+    type Arena = gpu::Arena<G>;
+    type Pending = gpu::Pending<G>;
+
+    fn info(&self) -> &DeviceInfo {
+        self.device.info()
+    }
+
+    fn arena(&self, row_words: usize, slots: usize) -> Result<gpu::Arena<G>> {
+        self.device.arena(row_words, slots)
+    }
+
+    fn grow(&self, arena: &mut gpu::Arena<G>, slots: usize) -> Result<()> {
+        self.device.grow(arena, slots)
+    }
+
+    fn write(&self, arena: &mut gpu::Arena<G>, first: u32, words: &[u32]) -> Result<()> {
+        self.device.write(arena, first, words)
+    }
+
+    fn read(&self, arena: &gpu::Arena<G>, slots: &[u32]) -> Result<gpu::Pending<G>> {
+        self.device.read(arena, slots)
+    }
+
+    fn wait(&self, pending: &gpu::Pending<G>, wanted: &mut dyn FnMut() -> bool) -> Result<bool> {
+        self.device.wait(pending, wanted)
+    }
+
+    fn finish(&self, pending: gpu::Pending<G>) -> Result<Vec<u32>> {
+        self.device.finish(pending)
+    }
+}
+
+impl<G: Gpu> Gates for Card<G> {
+    type Key = tfhe::gpu::Key<G>;
+
+    fn prepare(&self, params: &Params) -> Result<()> {
+        self.gates.prepare(&self.device, params)
+    }
+
+    fn room_for_key(&self, params: &Params) -> Result<Self::Key> {
+        self.gates.room_for_key(&self.device, params)
+    }
+
+    fn load_piece(&self, into: &mut Self::Key, piece: usize, key: &EvaluationKey) -> Result<bool> {
+        self.gates.load_piece(&self.device, into, piece, key)
+    }
+
+    fn key_bytes(&self, params: &Params) -> u64 {
+        self.gates.key_bytes(params)
+    }
+
+    fn evaluate_together(&self, batches: &mut [KeyedGates<'_, Self::Key, Self::Arena>]) -> Result<Self::Pending> {
+        self.gates.evaluate_together(&self.device, batches)
+    }
+}
+
+impl<G: Gpu> Stems for Card<G> {
+    fn bootstrap(&self, key: &Self::Key, inputs: &[u32]) -> Result<Vec<u32>> {
+        self.gates.bootstrap(&self.device, key, inputs)
+    }
+
+    fn key_switch(&self, key: &Self::Key, inputs: &[u32]) -> Result<Vec<u32>> {
+        self.gates.key_switch(&self.device, key, inputs)
+    }
+}
+
 /// GPUs do not compute on encrypted numbers (CKKS) yet, so the defaults of [`Arithmetic`] apply.
-impl<G: Gpu> Arithmetic for GpuBackend<G> {
+impl<G: Gpu> Arithmetic for Card<G> {
     type Tables = Unsupported;
     type Part = Unsupported;
 }

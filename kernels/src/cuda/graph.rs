@@ -15,8 +15,8 @@ pub struct Graph {
     compute: Arc<Stream>,
 }
 
-// SAFETY: the handle belongs to the driver; any thread that has bound its context may use it. `GpuBackend` starts one
-// graph at a time, because it holds the lock of its scratch memory during a start
+// SAFETY: the handle belongs to the driver; any thread that has bound its context may use it. One graph starts
+// at a time, because the caller holds the lock of the scratch memory of `gpu::Device` during a start
 unsafe impl Send for Graph {}
 // SAFETY: as for `Send`
 unsafe impl Sync for Graph {}

@@ -9,7 +9,7 @@ use super::failed::failed;
 use crate::error::{Error, Result};
 
 /// A card that does not reach an event within this time is lost. The work before an event is bounded. The waves of
-/// groups in one launch (`tfhe/gpu/backend.rs`) take at most half a second on the smallest supported card. At most 32
+/// groups in one launch (`tfhe/gpu/limits.rs`) take at most half a second on the smallest supported card. At most 32
 /// uploads of tables for launches are queued, because further uploads wait for blocks (`staging.rs`).
 pub const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// Number of polls of an event before the thread sleeps between polls. A single gate finishes during these polls.

@@ -1,8 +1,7 @@
 //! Ciphertexts that stay on the device: slots are written, read and reused, and results are operands of the next batch.
 
-use kernels::tfhe::gpu::GpuBackend;
 use kernels::tfhe::{EvaluationKey, Gate, GateRow, Gates, Lwe, SlotGate};
-use kernels::{Backend, Error};
+use kernels::{Backend, Card, Error};
 use rand_chacha::rand_core::Rng;
 use tests_compute::host_cuda::HostCuda;
 use tests_compute::naive;
@@ -98,9 +97,9 @@ pub fn cases() -> impl Iterator<Item = Case> {
         on: |device: &Device| device.name == "cuda-host",
         ..Case::small("arena/a batch in parts on a card with few groups", |_: &Device| {
             let host = HostCuda::open().expect("trials run only on machines with the backend");
-            let backend = GpuBackend::new(host.with_properties(|properties| properties.groups_max[0] = 3));
+            let backend = Card::new(host.with_properties(|properties| properties.groups_max[0] = 3));
             mixed(Bench::new(any(backend), 16));
-            let backend = GpuBackend::new(
+            let backend = Card::new(
                 HostCuda::open().expect("as before").with_properties(|properties| properties.groups_max[0] = 3),
             );
             mixed(Bench::grown(any(backend), &CHUNKS));
@@ -110,7 +109,7 @@ pub fn cases() -> impl Iterator<Item = Case> {
         on: |device: &Device| device.name == "cuda-host",
         ..Case::small("arena/more slots than a buffer can hold are out of memory", |_: &Device| {
             let host = HostCuda::open().expect("trials run only on machines with the backend");
-            let backend = GpuBackend::new(host.with_properties(|properties| properties.buffer_bytes_max = 1 << 14));
+            let backend = Card::new(host.with_properties(|properties| properties.buffer_bytes_max = 1 << 14));
             let key = key(SHAPE.params(), Bodies::Random, 11);
             assert!(matches!(backend.load_key(&key), Err(Error::OutOfMemory(_))), "the key");
             let slots = (1 << 14) / 4 / (key.params.lwe_dimension + 1);

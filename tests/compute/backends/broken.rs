@@ -3,9 +3,8 @@
 use std::sync::{Arc, OnceLock};
 
 use kernels::gpu::Gpu;
-use kernels::tfhe::gpu::GpuBackend;
 use kernels::tfhe::{EvaluationKey, Gates, Stems};
-use kernels::{Error, Result};
+use kernels::{Card, Error, Result};
 use tests_compute::host_cuda::HostCuda;
 use tests_compute::naive;
 
@@ -167,7 +166,7 @@ impl Expected {
 
     /// Computes samples and outputs on a card and returns them.
     pub fn found<G: Gpu>(&self, card: G) -> Result<(Vec<u32>, Vec<u32>)> {
-        let backend = GpuBackend::new(card);
+        let backend = Card::new(card);
         let loaded = backend.load_key(&self.key)?;
         Ok((backend.bootstrap(&loaded, &self.inputs)?, backend.key_switch(&loaded, &self.samples)?))
     }

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use kernels::cpu::{Cpu, Isa};
 use kernels::cuda::{Cuda, shared_bytes_max};
 use kernels::gpu::Gpu;
-use kernels::tfhe::gpu::GpuBackend;
-use kernels::{Error, Result};
+use kernels::{Card, Error, Result};
 use tests_compute::host_cuda::HostCuda;
 use tests_extent::Extent;
 
@@ -109,7 +108,7 @@ impl Device {
             small_only,
             fast_paths_only: false,
             isa: None,
-            open: Box::new(move |_| Ok(any(GpuBackend::new(opened()?)))),
+            open: Box::new(move |_| Ok(any(Card::new(opened()?)))),
             stem: Some(Box::new(move |case| case.check(open().expect("trials run only on machines with the backend")))),
         }
     }

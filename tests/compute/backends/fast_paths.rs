@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
-use kernels::tfhe::gpu::GpuBackend;
+use kernels::Card;
 use kernels::tfhe::{Gates, Stems};
 use tests_compute::naive;
 
@@ -76,7 +76,7 @@ fn refused(capability: (u32, u32)) {
     let inputs = torus_rows(1, key.params.lwe_dimension + 1, 12);
     let expected = naive::bootstrap(&key, &inputs);
     let host = emulated(capability, 8).expect("trials run only on machines with the backend").with_groups_together(0);
-    let backend = GpuBackend::new(host);
+    let backend = Card::new(host);
     let loaded = backend.load_key(&key).expect("a small key fits");
     for _ in 0..2 {
         assert!(backend.bootstrap(&loaded, &inputs).expect("a bootstrap") == expected, "words differ");
@@ -101,7 +101,7 @@ fn compiled(Compiled { capability, shape, gates, tiles, groups }: Compiled) {
             source.text.clone()
         });
     let key = key(shape.params(), Bodies::Random, 11);
-    GpuBackend::new(host).load_key(&key).expect("a small key fits");
+    Card::new(host).load_key(&key).expect("a small key fits");
     let expected: Vec<[u32; 3]> = gates.iter().map(|&gates| [gates, tiles, groups]).collect();
     assert_eq!(*seen.lock().expect("no other thread panicked"), expected, "{capability:?}");
 }

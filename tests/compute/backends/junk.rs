@@ -5,9 +5,8 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use kernels::Result;
 use kernels::gpu::{Bind, Buffer, Gpu, Launch, Properties, Source, View};
-use kernels::tfhe::gpu::GpuBackend;
+use kernels::{Card, Result};
 
 use crate::together::{FAST, FAST_OTHER, OTHER, PLAIN, check as check_sessions, mixed};
 
@@ -15,7 +14,7 @@ use crate::together::{FAST, FAST_OTHER, OTHER, PLAIN, check as check_sessions, m
 pub fn check<G: Gpu>(gpu: G) {
     let fast = gpu.properties().compute_capability.is_some_and(|capability| capability >= (8, 0));
     let sessions = if fast { mixed(FAST, FAST_OTHER) } else { mixed(PLAIN, OTHER) };
-    check_sessions(&GpuBackend::new(Junk { gpu, next: AtomicU32::new(0) }), &sessions);
+    check_sessions(&Card::new(Junk { gpu, next: AtomicU32::new(0) }), &sessions);
 }
 
 /// A card that overwrites scratch memory.

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use kernels::Card;
 use kernels::cuda::nvrtc::Compiler;
 use kernels::cuda::{Cache, Paper, architecture};
 use kernels::detect::prove;
-use kernels::tfhe::gpu::GpuBackend;
 
 use crate::Case;
 use crate::device::Device;
@@ -39,7 +39,7 @@ pub fn precompile(folder: &Path, cases: &[Arc<Case>]) -> ExitCode {
         for case in cases.iter().filter(|case| (case.on)(&device)) {
             let _ = catch_unwind(AssertUnwindSafe(|| (case.check)(&device)));
         }
-        let _ = prove(&GpuBackend::new(paper.clone()));
+        let _ = prove(&Card::new(paper.clone()));
         let sources = paper.sources();
         for source in &sources {
             match compiler.compile(source, capability) {

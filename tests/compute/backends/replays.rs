@@ -2,9 +2,8 @@
 
 use kernels::cpu::{Cpu, Isa};
 use kernels::gpu::{Gpu, Language};
-use kernels::tfhe::gpu::GpuBackend;
 use kernels::tfhe::{EvaluationKey, Gate, Gates, SlotGate};
-use kernels::{Backend, Result};
+use kernels::{Backend, Card, Result};
 use tests_compute::host_cuda::HostCuda;
 
 use crate::Case;
@@ -60,8 +59,8 @@ fn words(device: &Device) {
 fn kept<G: Gpu>(gpu: G, recorded: impl Fn(&G) -> usize) {
     let key = key(SHAPE.params(), Bodies::Random, 30);
     let expected = expected(&key);
-    let backend = GpuBackend::new(gpu);
-    let recorded = |backend: &GpuBackend<G>| recorded(backend.gpu());
+    let backend = Card::new(gpu);
+    let recorded = |backend: &Card<G>| recorded(backend.gpu());
     let loaded = backend.load_key(&key).expect("a key fits");
     let mut first = arena(&backend, &key);
     assert_eq!(recorded(&backend), 0);
@@ -95,7 +94,7 @@ fn kept<G: Gpu>(gpu: G, recorded: impl Fn(&G) -> usize) {
 fn counted(_: &Device) {
     let host = HostCuda::open().expect("trials run only on machines with the backend");
     let key = key(SHAPE.params(), Bodies::Random, 30);
-    let backend = GpuBackend::new(host);
+    let backend = Card::new(host);
     let loaded = backend.load_key(&key).expect("a key fits");
     let mut arena = arena(&backend, &key);
     evaluated(&backend, &loaded, &mut arena).expect("batches");

@@ -7,9 +7,9 @@ use std::sync::{Arc, OnceLock};
 
 use kernels::cpu::{Cpu, Isa};
 use kernels::gpu::{Arena, Gpu, Launch, Properties, Source};
-use kernels::tfhe::gpu::{GpuBackend, Key};
+use kernels::tfhe::gpu::Key;
 use kernels::tfhe::{EvaluationKey, Gate, Gates, KeyedGates, NO_CELLS, SlotGate};
-use kernels::{Backend, Error, Result};
+use kernels::{Backend, Card, Error, Result};
 use rand_chacha::rand_core::Rng;
 use tests_compute::host_cuda::HostCuda;
 
@@ -167,7 +167,7 @@ fn mixed_in_chunks(shape: Shape, other: Shape) -> Vec<Session> {
 /// has gates of several batches.
 fn in_parts(sessions: &[Session]) {
     let host = HostCuda::open().expect("trials run only on machines with the backend");
-    check(&GpuBackend::new(host.with_properties(|properties| properties.groups_max[0] = 3)), sessions);
+    check(&Card::new(host.with_properties(|properties| properties.groups_max[0] = 3)), sessions);
 }
 
 /// Checks a call in which no batch reads a slot, a call in which no batch has gates, a call in which only one batch
@@ -245,7 +245,7 @@ fn counted(device: &Device) {
     };
     let host = host.expect("trials run only on machines with the backend");
     let [launches, uploads, waits] = [(); 3].map(|()| AtomicUsize::new(0));
-    let backend = GpuBackend::new(Counted { host, launches, uploads, waits });
+    let backend = Card::new(Counted { host, launches, uploads, waits });
     let sessions = single(shape);
     let keys: Vec<_> = sessions.iter().map(|session| backend.load_key(&session.key).expect("room")).collect();
     let mut arenas: Vec<_> = sessions
@@ -314,7 +314,7 @@ fn slip(stem: &'static str, nth: usize, shape: Shape) {
         512 => emulated((9, 0), if stem == "blind_rotate.cluster" { 8 } else { 1 }),
         _ => HostCuda::open(),
     };
-    let backend = GpuBackend::new(host.expect("trials run only on machines with the backend").with_sources(zero));
+    let backend = Card::new(host.expect("trials run only on machines with the backend").with_sources(zero));
     let keys = keys(shape, 2);
     let gates = [Gate::And, Gate::Not];
     let sessions = [0, 1].map(|i: usize| Session::new(&keys[i], &gates, &[4, 5], i as u64));

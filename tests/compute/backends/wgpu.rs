@@ -3,10 +3,9 @@
 
 use kernels::cpu::{Cpu, Isa};
 use kernels::gpu::{Bind, Gpu, Launch, Source, View};
-use kernels::tfhe::gpu::GpuBackend;
 use kernels::tfhe::{Gate, Gates, Preset, SlotGate, Stems};
 use kernels::wgpu::{Allocated, Wgpu};
-use kernels::{Backend, Error, Result};
+use kernels::{Backend, Card, Error, Result};
 
 use crate::Case;
 use crate::device::Device;
@@ -290,7 +289,7 @@ fn preset(card: Wgpu, preset: Preset) {
     let loaded = cpu.load_key(&key).expect("a key fits");
     let sample = cpu.bootstrap(&loaded, &input).expect("a bootstrap");
     let output = cpu.key_switch(&loaded, &sample).expect("a key switch");
-    let backend = GpuBackend::new(card);
+    let backend = Card::new(card);
     let loaded = backend.load_key(&key).expect("a key fits");
     assert!(backend.bootstrap(&loaded, &input).expect("a bootstrap") == sample, "bootstrap");
     assert!(backend.key_switch(&loaded, &sample).expect("a key switch") == output, "key switch");
@@ -301,7 +300,7 @@ const SHAPE: Shape = Shape(4, 1, 64, 8, 2, 3, 7);
 
 /// Runs two batches and returns the words of the first batch. The second batch uses the results of the first, and is
 /// dropped before it is done.
-fn chained_gates(backend: &GpuBackend<Wgpu>, slots: usize) -> Result<Vec<u32>> {
+fn chained_gates(backend: &Card<Wgpu>, slots: usize) -> Result<Vec<u32>> {
     let key = key(SHAPE.params(), Bodies::Random, 12);
     let loaded = backend.load_key(&key)?;
     let mut arena = backend.arena(key.params.lwe_dimension + 1, slots)?;
@@ -316,7 +315,7 @@ fn chained_gates(backend: &GpuBackend<Wgpu>, slots: usize) -> Result<Vec<u32>> {
 }
 
 fn gates_leave_nothing(card: Wgpu) {
-    let backend = GpuBackend::new(card);
+    let backend = Card::new(card);
     let words = chained_gates(&backend, 6).expect("gates");
     // the backend keeps this memory for its next batch
     let kept = backend.gpu().allocated();
@@ -329,7 +328,7 @@ fn gates_leave_nothing(card: Wgpu) {
 fn gates_without_room(card: Wgpu) {
     let refused = |result: Result<()>| assert!(matches!(result, Err(Error::OutOfMemory(_))), "{result:?}");
     let params = SHAPE.params();
-    let backend = GpuBackend::new(card.with_memory_bytes(4 << 20));
+    let backend = Card::new(card.with_memory_bytes(4 << 20));
     let words = chained_gates(&backend, 6).expect("gates");
     let kept = backend.gpu().allocated();
     // the first arena is larger than the card's memory, the second is larger than a buffer may be, and the third has

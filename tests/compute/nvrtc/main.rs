@@ -13,11 +13,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
+use kernels::Card;
 use kernels::cuda::nvrtc::Compiler;
 use kernels::cuda::{Paper, architecture};
 use kernels::gpu::Source;
 use kernels::stems::{compile_of_rings, entries};
-use kernels::tfhe::gpu::GpuBackend;
 use kernels::tfhe::{Gates, Preset};
 use libtest_mimic::{Arguments, Failed, Trial, run};
 
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
         compile_of_rings(&of_ring).expect("a card without memory accepts everything");
         let of_presets = Preset::ALL.map(|preset| {
             let paper = Paper::new(capability);
-            GpuBackend::new(paper.clone()).prepare(&preset.params()).expect("a card without memory accepts everything");
+            Card::new(paper.clone()).prepare(&preset.params()).expect("a card without memory accepts everything");
             (preset.name(), paper)
         });
         for (name, paper) in of_presets.into_iter().chain([("ring", of_ring)]) {

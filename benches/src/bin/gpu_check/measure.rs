@@ -10,10 +10,10 @@ use client::{Preset, SecretKey};
 use kernels::cpu::Isa;
 use kernels::cpu::ntt::{NttTables, forward_all};
 use kernels::gpu::{Compiler, Gpu, LaunchOf, Shares, Table, View, ntt, shares};
+use kernels::tfhe::gpu::CompiledStems;
 use kernels::tfhe::gpu::blind_rotate::Variant;
-use kernels::tfhe::gpu::{CompiledStems, GpuBackend};
 use kernels::tfhe::{EvaluationKey, Gate, Gates, KeyedGates, Lwe, NO_CELLS, Params, SlotGate, ring};
-use kernels::{Backend, Result};
+use kernels::{Backend, Card, Result};
 
 use crate::figures::Figures;
 
@@ -124,7 +124,7 @@ impl<'a, B: Gates> NandGates<'a, B> {
 
 /// Measures single kernels of a card on a full batch of rows, in the variants that the card uses for such a batch, and
 /// adds the figures.
-pub fn stems<G: Gpu>(figures: &mut Figures, card: &GpuBackend<G>, key: &EvaluationKey, time: Duration) -> Result<()> {
+pub fn stems<G: Gpu>(figures: &mut Figures, card: &Card<G>, key: &EvaluationKey, time: Duration) -> Result<()> {
     let (gpu, p, rows) = (card.gpu(), &key.params, card.info().rows_max);
     let stems = CompiledStems::new(gpu, &Compiler::default(), p, Variant::of(gpu.properties(), p))?;
     let roots = ntt::roots(&ring(p.polynomial_size));

@@ -2,18 +2,19 @@
 
 use std::ops::Range;
 
+use super::Batch;
+use super::bootstrap::BootstrapScratch;
 use super::together::{KeyDistances, SharesPlace, Tables, counts};
-use super::{Banks, Batch, BootstrapScratch, GpuBackend};
 use crate::error::Result;
 use crate::gpu::distance::{Distance, distance, words_between};
-use crate::gpu::{Gpu, Table, View, ViewOf};
+use crate::gpu::{Device, Gpu, Table, View, ViewOf};
 use crate::tfhe::cells::{Amplitude, CellKind, CellView, SlotCells};
 use crate::tfhe::gpu::cells::{INPUT_SUM_WORDS, WIRE_SUM_WORDS};
 use crate::tfhe::lwe::EIGHTH;
 
 /// Splits the cells of all batches into consecutive parts of at most `rows` each. A part lists indices of batches, each
 /// with a range of the batch's cells.
-pub(super) fn parts(batches: &[&SlotCells], rows: usize) -> Vec<Vec<(usize, Range<usize>)>> {
+pub fn parts(batches: &[&SlotCells], rows: usize) -> Vec<Vec<(usize, Range<usize>)>> {
     let (mut parts, mut part, mut room) = (Vec::new(), Vec::new(), rows);
     for (batch, cells) in batches.iter().enumerate() {
         let mut first = 0;
@@ -122,76 +123,74 @@ impl Lists {
     }
 }
 
-impl<G: Gpu> GpuBackend<G> {
-    /// Evaluates some cells of some batches. There are at most as many cells as can run together.
-    pub(super) fn evaluate_cells(&self, batches: &[&Batch<'_, G>], part: &[(usize, Range<usize>)]) -> Result<()> {
-        let (gpu, key, properties) = (&self.gpu, batches[0].key, self.gpu.properties());
-        let (stems, p) = (&key.stems, &key.params);
-        let of_part = || part.iter().map(|(batch, _)| batches[*batch]);
-        let rotating: Vec<ViewOf<'_, G>> = of_part().map(|batch| View::all(&batch.key.bootstrap)).collect();
-        let switching: Vec<ViewOf<'_, G>> = of_part().map(|batch| View::all(&batch.key.key_switch)).collect();
-        let chunks: Vec<ViewOf<'_, G>> = of_part().flat_map(|batch| batch.arena.views()).collect();
-        let mut lists = Lists::default();
-        for (i, (batch, cells)) in part.iter().enumerate() {
-            let [bootstrap, key_switch] =
-                [&rotating, &switching].map(|views| distance(words_between(gpu, views[0].buf, views[i].buf)));
-            let Batch { arena, cells: all, .. } = batches[*batch];
-            let slot = arena.distances(gpu, chunks[0].buf);
-            let half_turn = p.polynomial_size as u32;
-            let cells = cells.clone().map(|at| all.cell(at));
-            lists.add(cells, half_turn, KeyDistances { bootstrap, key_switch }, slot);
-        }
-        let (rows, sums, results) = (lists.inputs.len(), lists.bootstrapped.len(), lists.results.len());
-        let (words, wire_words) = (p.lwe_dimension + 1, p.extracted_dimension() + 1);
-
-        let mut tables = Tables::default();
-        let terms = tables.add(&lists.terms);
-        let sums_at = tables.add(&Lists::placed(&lists.bootstrapped, terms));
-        let results_at = tables.add(&Lists::placed(&lists.results, terms));
-        let inputs_at = tables.add(&Lists::placed(&lists.inputs, terms));
-        let quarters_at = tables.add(&lists.quarters);
-        let wires_at = tables.add(&lists.wires);
-        let to_exponents: Vec<u32> = lists.switched_to.iter().flat_map(|&row| distance((row * words) as i64)).collect();
-        let switched_to = [tables.add(&to_exponents), tables.add(lists.results_to.as_flattened())];
-        let rotations = tables.add_shares(&lists.rotated, stems.blind_rotate.rows_of_a_share(&counts(&lists.rotated)));
-        let switches: [SharesPlace; 2] = std::array::from_fn(|i| {
-            let of_batches = &lists.switched[i];
-            tables.add_shares(
-                of_batches,
-                stems.key_switch.gates_of_a_share(&counts(of_batches), properties.groups_max[0]),
-            )
-        });
-
-        let mut scratch = self.scratch();
-        let Banks { even, odd, wires } = &mut *scratch;
-        let bootstrap = BootstrapScratch::take(gpu, key, even, &tables, &rotations, rows)?;
-        let [exponents] = odd.take(gpu, [rows * words])?;
-        let [to_bootstrap, to_results] = wires.take(gpu, [sums * wire_words, results * wire_words])?;
-        let table = |first| Table { all: bootstrap.tables, first };
-        let exponent_rows = [exponents];
-        let mut launches = Vec::new();
-        if sums > 0 {
-            launches.extend(stems.cells.wire_sum(&chunks, table(sums_at), to_bootstrap, sums));
-            let shares = switches[0].shares(table(switches[0].first));
-            let to = table(switched_to[0]);
-            launches.extend(stems.key_switch.run(&switching, to_bootstrap, to, &shares, &exponent_rows));
-        }
-        if rows > 0 {
-            launches.extend(stems.cells.input_sum(&chunks, table(inputs_at), exponents, rows));
-            let marks = stems.cells.mark_quarter(table(quarters_at), exponents, lists.quarters.len());
-            launches.extend(bootstrap.rotation(key, &rotating, &rotations, exponents, marks));
-            let wires =
-                stems.sample_extract.run_wires(bootstrap.accumulators, table(wires_at), &chunks, lists.wire_count);
-            launches.extend(wires);
-        }
-        if results > 0 {
-            launches.extend(stems.cells.wire_sum(&chunks, table(results_at), to_results, results));
-            let shares = switches[1].shares(table(switches[1].first));
-            let to = table(switched_to[1]);
-            launches.extend(stems.key_switch.run(&switching, to_results, to, &shares, &chunks));
-        }
-        gpu.launch_all(&launches)
+/// Evaluates some cells of some batches. There are at most as many cells as can run together.
+pub fn evaluate_cells<G: Gpu>(
+    device: &Device<G>,
+    batches: &[&Batch<'_, G>],
+    part: &[(usize, Range<usize>)],
+) -> Result<()> {
+    let (gpu, key, properties) = (device.gpu(), batches[0].key, device.gpu().properties());
+    let (stems, p) = (&key.stems, &key.params);
+    let of_part = || part.iter().map(|(batch, _)| batches[*batch]);
+    let rotating: Vec<ViewOf<'_, G>> = of_part().map(|batch| View::all(&batch.key.bootstrap)).collect();
+    let switching: Vec<ViewOf<'_, G>> = of_part().map(|batch| View::all(&batch.key.key_switch)).collect();
+    let chunks: Vec<ViewOf<'_, G>> = of_part().flat_map(|batch| batch.arena.views()).collect();
+    let mut lists = Lists::default();
+    for (i, (batch, cells)) in part.iter().enumerate() {
+        let [bootstrap, key_switch] =
+            [&rotating, &switching].map(|views| distance(words_between(gpu, views[0].buf, views[i].buf)));
+        let Batch { arena, cells: all, .. } = batches[*batch];
+        let slot = arena.distances(gpu, chunks[0].buf);
+        let half_turn = p.polynomial_size as u32;
+        let cells = cells.clone().map(|at| all.cell(at));
+        lists.add(cells, half_turn, KeyDistances { bootstrap, key_switch }, slot);
     }
+    let (rows, sums, results) = (lists.inputs.len(), lists.bootstrapped.len(), lists.results.len());
+    let (words, wire_words) = (p.lwe_dimension + 1, p.extracted_dimension() + 1);
+
+    let mut tables = Tables::default();
+    let terms = tables.add(&lists.terms);
+    let sums_at = tables.add(&Lists::placed(&lists.bootstrapped, terms));
+    let results_at = tables.add(&Lists::placed(&lists.results, terms));
+    let inputs_at = tables.add(&Lists::placed(&lists.inputs, terms));
+    let quarters_at = tables.add(&lists.quarters);
+    let wires_at = tables.add(&lists.wires);
+    let to_exponents: Vec<u32> = lists.switched_to.iter().flat_map(|&row| distance((row * words) as i64)).collect();
+    let switched_to = [tables.add(&to_exponents), tables.add(lists.results_to.as_flattened())];
+    let rotations = tables.add_shares(&lists.rotated, stems.blind_rotate.rows_of_a_share(&counts(&lists.rotated)));
+    let switches: [SharesPlace; 2] = std::array::from_fn(|i| {
+        let of_batches = &lists.switched[i];
+        tables.add_shares(of_batches, stems.key_switch.gates_of_a_share(&counts(of_batches), properties.groups_max[0]))
+    });
+
+    let mut scratch = device.scratch();
+    let [even, odd, wires] = &mut *scratch;
+    let bootstrap = BootstrapScratch::take(gpu, key, even, &tables, &rotations, rows)?;
+    let [exponents] = odd.take(gpu, [rows * words])?;
+    let [to_bootstrap, to_results] = wires.take(gpu, [sums * wire_words, results * wire_words])?;
+    let table = |first| Table { all: bootstrap.tables, first };
+    let exponent_rows = [exponents];
+    let mut launches = Vec::new();
+    if sums > 0 {
+        launches.extend(stems.cells.wire_sum(&chunks, table(sums_at), to_bootstrap, sums));
+        let shares = switches[0].shares(table(switches[0].first));
+        let to = table(switched_to[0]);
+        launches.extend(stems.key_switch.run(&switching, to_bootstrap, to, &shares, &exponent_rows));
+    }
+    if rows > 0 {
+        launches.extend(stems.cells.input_sum(&chunks, table(inputs_at), exponents, rows));
+        let marks = stems.cells.mark_quarter(table(quarters_at), exponents, lists.quarters.len());
+        launches.extend(bootstrap.rotation(key, &rotating, &rotations, exponents, marks));
+        let wires = stems.sample_extract.run_wires(bootstrap.accumulators, table(wires_at), &chunks, lists.wire_count);
+        launches.extend(wires);
+    }
+    if results > 0 {
+        launches.extend(stems.cells.wire_sum(&chunks, table(results_at), to_results, results));
+        let shares = switches[1].shares(table(switches[1].first));
+        let to = table(switched_to[1]);
+        launches.extend(stems.key_switch.run(&switching, to_results, to, &shares, &chunks));
+    }
+    gpu.launch_all(&launches)
 }
 
 #[cfg(test)]

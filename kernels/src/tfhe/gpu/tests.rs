@@ -1,0 +1,166 @@
+use super::limits::rows_at_once;
+use super::*;
+use crate::backend::Backend;
+use crate::gpu::told::Told;
+use crate::gpu::{Arena, Device, Gpu, Properties};
+use crate::tfhe::{Gate, KeyedGates, NO_CELLS, Params, Preset, SlotGate};
+
+#[cfg(feature = "cuda")]
+#[test]
+fn what_is_prepared_is_compiled_once_and_kept_for_every_shape_that_keys_may_have() {
+    let paper = crate::cuda::Paper::new((9, 0));
+    let device = Device::new(paper.clone(), device_info(paper.properties()));
+    let kernels = Kernels::default();
+    let of_version_1 =
+        Preset::OF_VERSION_1.map(|preset| preset.params().with_mod_switch(crate::tfhe::ModSwitch::Nearest));
+    let own = Preset::ALL.map(Preset::params).into_iter().chain(of_version_1);
+    let shapes: Vec<Params> = own.chain(crate::tfhe_rs::accepted_params()).collect();
+    assert!(shapes.len() <= kernels::STEMS_MAX);
+    let prepare_all = || shapes.iter().for_each(|params| kernels.prepare(&device, params).expect("paper takes all"));
+    prepare_all();
+    let compiled = paper.sources().len();
+    let kept: Vec<_> = shapes.iter().map(|params| kernels.known_stems(params).expect("kept")).collect();
+    prepare_all();
+    assert_eq!(paper.sources().len(), compiled);
+    for (params, stems) in shapes.iter().zip(&kept) {
+        assert!(std::sync::Arc::ptr_eq(&kernels.known_stems(params).expect("kept"), stems));
+    }
+}
+
+fn told(multiprocessors: u32) -> Device<Told> {
+    device_of(Told::new(multiprocessors))
+}
+
+fn device_of(gpu: Told) -> Device<Told> {
+    let info = device_info(gpu.properties());
+    Device::new(gpu, info)
+}
+
+fn loaded_for(device: &Device<Told>, kernels: &Kernels<Told>, params: Params) -> Key<Told> {
+    let stems = kernels.stems(device, &params).expect("nothing to compile");
+    let [roots, bootstrap, key_switch] = [(); 3].map(|()| device.gpu().alloc(1).expect("room"));
+    Key { params, stems, roots, bootstrap, key_switch }
+}
+
+fn loaded(device: &Device<Told>) -> Key<Told> {
+    loaded_for(device, &Kernels::default(), Preset::Fast128.params())
+}
+
+fn gate(gate: Gate, result: u32) -> SlotGate {
+    SlotGate { gate, operands: [0, 1, 2], result }
+}
+
+/// Evaluates one batch for each of these keys, all in one call, and waits for the results. All batches have these
+/// gates, and read these slots. Returns the GPU calls.
+fn asked(device: &Device<Told>, keys: &[Params], gates: &[SlotGate], reads: &[u32]) -> Vec<&'static str> {
+    let kernels = Kernels::default();
+    let keys: Vec<Key<Told>> = keys.iter().map(|params| loaded_for(device, &kernels, *params)).collect();
+    let mut arenas: Vec<Arena<Told>> =
+        keys.iter().map(|key| device.arena(key.params.lwe_dimension + 1, 8).expect("room")).collect();
+    let batches =
+        keys.iter().zip(&mut arenas).map(|(key, arena)| KeyedGates { key, arena, gates, cells: &NO_CELLS, reads });
+    device.gpu().asked();
+    let pending = kernels.evaluate_together(device, &batches.collect::<Vec<_>>()).expect("launches");
+    let words = device.finish(pending).expect("nothing fails");
+    assert_eq!(words.len(), keys.iter().map(|key| reads.len() * (key.params.lwe_dimension + 1)).sum());
+    device.gpu().asked()
+}
+
+const PLAIN: [&str; 6] =
+    ["linear", "mod_switch", "blind_rotate_start", "blind_rotate", "sample_extract", "lwe_key_switch"];
+
+#[test]
+fn a_batch_sends_all_its_tables_at_once_before_its_first_kernel() {
+    let gates = [gate(Gate::Or, 3), gate(Gate::Not, 4), gate(Gate::And, 5)];
+    let found = asked(&told(4), &[Preset::Fast128.params()], &gates, &[3, 4, 5]);
+    assert_eq!(found, [&["write"][..], &PLAIN, &["negate", "read", "finish"]].concat());
+}
+
+#[test]
+fn a_mux_is_refreshed_after_all_gates_of_its_batch() {
+    let gates = [gate(Gate::Mux, 3), gate(Gate::Not, 4), gate(Gate::And, 5)];
+    let found = asked(&told(4), &[Preset::Fast128.params()], &gates, &[3, 4, 5]);
+    assert_eq!(found, [&["write"][..], &PLAIN, &["negate", "write"], &PLAIN, &["read", "finish"]].concat());
+}
+
+#[test]
+fn sixty_four_sessions_of_a_gate_are_as_many_launches_uploads_and_waits_as_one() {
+    let params = Preset::Fast128.params();
+    let capabilities = [None, Some((8, 0)), Some((8, 9)), Some((9, 0))];
+    for capability in capabilities {
+        let properties = Properties {
+            compute_capability: capability,
+            shared_bytes_max: 99 << 10,
+            ..Told::new(132).properties().clone()
+        };
+        let gates = [gate(Gate::And, 3)];
+        let one = asked(&device_of(Told::of(properties.clone())), &[params], &gates, &[3]);
+        let all = asked(&device_of(Told::of(properties)), &[params; 64], &gates, &[3]);
+        if capability == Some((9, 0)) {
+            assert!(all.contains(&"blind_rotate_cluster"), "clusters of 64 rows: {all:?}");
+        }
+        // replaces the names of the special kernels, so that the calls can be compared
+        let alike = |asked: Vec<&'static str>| -> Vec<&'static str> {
+            let one_name = |what: &'static str| match what {
+                "blind_rotate_warp" | "blind_rotate_cluster" => "blind_rotate",
+                other => other,
+            };
+            asked.into_iter().map(one_name).collect()
+        };
+        let (one, all) = (alike(one), alike(all));
+        // 64 sessions need one more launch, which copies the slots of their arenas to one place
+        let at = one.len() - 2;
+        assert_eq!(all, [&one[..at], &["linear"], &one[at..]].concat(), "{capability:?}");
+    }
+}
+
+#[test]
+fn sessions_of_several_parameters_are_a_sequence_of_launches_each() {
+    let [fast, standard] = [Preset::Fast128, Preset::Standard128].map(Preset::params);
+    let found = asked(&told(4), &[fast, standard, fast], &[gate(Gate::And, 3)], &[3]);
+    let expected = [&["write"][..], &PLAIN, &["linear", "read", "write"], &PLAIN, &["read", "finish", "finish"]];
+    assert_eq!(found, expected.concat());
+}
+
+#[test]
+fn sessions_go_one_after_another_where_kernels_know_no_addresses() {
+    let device = device_of(Told::of_wgsl());
+    assert_eq!((device.info().keys_together_max, told(4).info().keys_together_max), (1, 4));
+    let found = asked(&device, &[Preset::Fast128.params(); 2], &[gate(Gate::Not, 3)], &[3]);
+    assert_eq!(found, ["write", "negate", "read", "write", "negate", "read", "finish", "finish"]);
+}
+
+#[test]
+fn a_batch_that_reads_nothing_is_done_when_its_last_kernel_is() {
+    for keys in [1, 3] {
+        let found = asked(&told(4), &vec![Preset::Fast128.params(); keys], &[gate(Gate::And, 3)], &[]);
+        assert_eq!(found, [&["write"][..], &PLAIN, &["read", "finish"]].concat());
+    }
+}
+
+#[test]
+fn what_is_read_of_several_chunks_after_a_gate_is_a_read_each() {
+    let device = told(4);
+    let mut arena = device.arena(10, 2).expect("room");
+    [3, 6].into_iter().for_each(|slots| device.grow(&mut arena, slots).expect("room"));
+    let key = loaded(&device);
+    device.gpu().asked();
+    let (gates, reads) = ([gate(Gate::Not, 3)], [5, 1, 0, 2, 3, 4, 4, 1]);
+    let batch = KeyedGates { key: &key, arena: &mut arena, gates: &gates, cells: &NO_CELLS, reads: &reads };
+    let pending = Kernels::default().evaluate_together(&device, &[batch]).expect("a launch");
+    // the three chunks are buffers 0, 1 and 2, so their words start at 0, 1000 and 2000
+    let first_words = [2020, 10, 0, 1000, 2000, 2010, 2010, 10];
+    let expected: Vec<u32> = first_words.iter().flat_map(|first| *first..first + 10).collect();
+    assert_eq!(device.finish(pending).expect("words"), expected);
+    assert_eq!(device.gpu().asked(), [&["write", "negate"][..], &["read"; 3], &["finish"; 3]].concat());
+}
+
+#[test]
+fn no_launch_has_more_than_sixteen_waves_of_a_small_card() {
+    let device = told(14);
+    let key = loaded(&device);
+    // the smallest card of 2018 has 14 multiprocessors. Each runs four groups of 256 threads with 64 registers
+    assert_eq!(rows_at_once(device.gpu(), &key, 1), 16 * 14 * 4);
+    assert_eq!(device.info().rows_max, 2 * 14 * 4);
+    assert_eq!(rows_at_once(told(1000).gpu(), &key, 1), limits::ROWS_AT_ONCE_MAX);
+}
