@@ -9,6 +9,7 @@ pub mod chain;
 pub mod ciphertext;
 pub mod container;
 pub mod cpu;
+mod divisions;
 pub mod encode;
 pub mod keys;
 pub mod matmul;

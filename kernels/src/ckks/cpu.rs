@@ -22,6 +22,7 @@ pub use key::LoadedPart;
 use scratch::Pool;
 pub use switch::Decomposed;
 
+use super::divisions::Raised;
 use super::params::Params;
 use crate::cpu::automorphism::swap_order;
 use crate::cpu::ntt::{NttTables, forward_all, inverse_of};
@@ -227,25 +228,25 @@ impl Evaluator {
     /// nearest to 0.
     pub fn raise(&self, a: Rows<'_>, out: RowsMut<'_, '_>) -> Result<()> {
         let (n, params) = (self.params.n(), &self.params);
-        let (bottom, top) = (&params.level(0).primes, &params.level(params.raised_level()).primes);
-        let conversion = self.constants.raise(params);
+        let bottom = &params.level(0).primes;
+        let raise = self.constants.raise(params);
         let mut sources = Vec::new();
         for polynomial in a.chunks_exact(bottom.len()) {
             let mut rows = self.pool.rows(bottom.len() + 1)?;
             for ((&prime, source), row) in bottom.iter().zip(polynomial).zip(rows.chunks_exact_mut(n)) {
                 inverse_of(&self.tables[prime], source, row);
             }
-            conversion.scale(self.isa, n, &mut rows);
+            raise.conversion.scale(self.isa, n, &mut rows);
             sources.push(rows);
         }
         let mut rows: Vec<(usize, &mut [u32])> = out.iter_mut().map(|row| &mut row[..]).enumerate().collect();
         for_each(self.threads, &mut rows, |(at, out)| {
-            let (polynomial, place) = (*at / top.len(), *at % top.len());
-            let prime = top[place];
-            match bottom.iter().position(|&of| of == prime) {
+            let (polynomial, place) = (*at / raise.to.len(), *at % raise.to.len());
+            let Raised { prime, at } = raise.to[place];
+            match at {
                 Some(same) => out.copy_from_slice(a[polynomial * bottom.len() + same]),
                 None => {
-                    conversion.convert(self.isa, &sources[polynomial], place, out);
+                    raise.conversion.convert(self.isa, &sources[polynomial], place, out);
                     forward_all(&self.tables[prime], out);
                     let modulus = params.primes()[prime];
                     out.iter_mut().for_each(|word| *word = modulus.reduce_once(*word));

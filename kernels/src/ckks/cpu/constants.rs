@@ -1,8 +1,10 @@
-//! Constants of divisions, digits and automorphisms, made at first use and cached.
+//! The numbers of divisions, digits and raising ([`crate::ckks::divisions`]) in the form that the loops read, and the
+//! permutations of automorphisms. All are made at first use and cached.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
+use crate::ckks::divisions::{self, Raised};
 use crate::ckks::params::Params;
 use crate::cpu::automorphism::Permutation;
 use crate::cpu::base_convert::Conversion;
@@ -17,7 +19,7 @@ type LevelAndDigits = (usize, Vec<Vec<usize>>, usize);
 #[derive(Default)]
 pub(super) struct Constants {
     divisions: Mutex<HashMap<(usize, usize, usize), Arc<Division>>>,
-    raise: OnceLock<Arc<Conversion>>,
+    raise: OnceLock<Arc<Raise>>,
     digits: Mutex<HashMap<LevelAndDigits, Arc<Vec<Digit>>>>,
     /// Permutations by Galois element.
     permutations: Mutex<HashMap<u32, Arc<Permutation>>>,
@@ -31,17 +33,15 @@ pub(super) fn permutations_bytes_max(polynomial_size: usize) -> usize {
     PERMUTATIONS_MAX * Permutation::bytes_max(polynomial_size)
 }
 
-/// A rounded division that takes a polynomial from one set of primes to another. First, the polynomial is multiplied by
-/// a whole number and by the product `e` of the gained primes. Then it is divided by the product `g` of the lost primes
-/// ([`crate::ckks::Chain::divided`]).
+/// A rounded division ([`divisions::Division`]), laid out for the CPU.
 pub(super) struct Division {
-    /// Primes of the input, in order: the primes of its level, then the special primes that the division removes.
+    /// Primes of the input, in order.
     pub(super) from: Vec<usize>,
-    /// Places in `from` of the lost primes, which are the primes that this division divides by.
+    /// Places in `from` of the lost primes.
     pub(super) lost: Vec<usize>,
     /// Primes of the result.
     pub(super) to: Vec<Remaining>,
-    /// Base conversion from the lost primes to the primes of the result. It also multiplies by `-1 / g`.
+    /// Base conversion from the lost primes to the primes of the result.
     pub(super) conversion: Conversion,
     /// For each prime in `lost`: the factor `P 2^32` of the addend ([`super::switch::Addend`]), or `None` for a special
     /// prime.
@@ -59,30 +59,34 @@ pub(super) struct Remaining {
     pub(super) addend: [Root; 2],
 }
 
-/// A digit of a ciphertext.
+/// A digit of a ciphertext ([`divisions::Digit`]), laid out for the CPU.
 pub(super) struct Digit {
     /// The digit's index in the key.
     pub(super) number: usize,
     /// For each prime of the digit, its place among the primes of the level.
     pub(super) sources: Vec<usize>,
-    /// For each prime of the level, then for each special prime of the key: the prime's place among the targets of `conversion`.
-    /// `None` for primes of the digit, which need no conversion.
+    /// For each prime of the level, then for each special prime of the key: the prime's place among the targets of
+    /// `conversion`. `None` for primes of the digit, which need no conversion.
     pub(super) targets: Vec<Option<usize>>,
     pub(super) conversion: Conversion,
 }
 
+/// Raising ([`divisions::Raise`]), laid out for the CPU.
+pub(super) struct Raise {
+    /// Primes of the highest level, in order.
+    pub(super) to: Vec<Raised>,
+    /// Base conversion from the primes of level 0 to `to`. The targets for the primes of level 0 are not used.
+    pub(super) conversion: Conversion,
+}
+
 impl Constants {
-    /// Returns the conversion from level 0 to all primes of the highest level. The targets for the primes of level 0
-    /// are not used.
-    pub(super) fn raise(&self, params: &Params) -> Arc<Conversion> {
+    /// Returns the conversion from level 0 to the highest level.
+    pub(super) fn raise(&self, params: &Params) -> Arc<Raise> {
         let make = || {
-            let primes = params.primes();
-            let inverse_degree = |p: Modulus| p.inverse(params.n() as u32 % p.q());
-            let sources: Vec<(Modulus, u32)> =
-                params.level(0).primes.iter().map(|&at| (primes[at], inverse_degree(primes[at]))).collect();
-            let top = &params.level(params.raised_level()).primes;
-            let targets: Vec<(Modulus, u32)> = top.iter().map(|&at| (primes[at], 1)).collect();
-            Arc::new(Conversion::new(&sources, &targets))
+            let divisions::Raise { from, to } = divisions::Raise::new(params);
+            let sources = from.into_iter().map(|prime| (prime, 1));
+            let conversion = conversion(params, sources, to.iter().map(|raised| (raised.prime, 1)));
+            Arc::new(Raise { to, conversion })
         };
         self.raise.get_or_init(make).clone()
     }
@@ -95,7 +99,10 @@ impl Constants {
         special: usize,
         factor: u128,
     ) -> Arc<Division> {
-        let make = || Arc::new(Division::new(params, level, to, special, factor));
+        let make = || {
+            let numbers = divisions::Division::new(params, level, to, special, factor);
+            Arc::new(Division::new(params, numbers))
+        };
         if factor != 1 {
             // a division with a factor is not cached, because almost every scale needs another factor
             return make();
@@ -104,8 +111,7 @@ impl Constants {
         made.entry((level, to, special)).or_insert_with(make).clone()
     }
 
-    /// Returns the digits of a ciphertext of this level, for a key with these digits and this number of special primes. A
-    /// digit of the key is left out if it contains no prime of the level.
+    /// Returns the digits of a ciphertext of this level, for a key with these digits and this number of special primes.
     pub(super) fn digits(
         &self,
         params: &Params,
@@ -118,8 +124,9 @@ impl Constants {
         if let Some(found) = made.get(&key) {
             return found.clone();
         }
-        let each = |(number, digit): (usize, &Vec<usize>)| Digit::new(params, level, number, digit, special);
-        let digits = Arc::new(of_key.iter().enumerate().filter_map(each).collect::<Vec<_>>());
+        let numbers = divisions::Digit::all(params, level, of_key, special);
+        let each = |numbers: divisions::Digit| Digit::new(params, level, numbers);
+        let digits = Arc::new(numbers.into_iter().map(each).collect::<Vec<_>>());
         made.insert(key, digits.clone());
         digits
     }
@@ -141,81 +148,59 @@ impl Constants {
     }
 }
 
-fn product(p: Modulus, primes: impl Iterator<Item = Modulus>) -> u32 {
-    primes.fold(1, |product, q| p.mul(product, q.q() % p.q()))
+/// Lays out a base conversion from source primes to target primes, each with a factor. The inverse transform does not
+/// divide by `N`, so the conversion also multiplies by `1 / N`.
+fn conversion(
+    params: &Params,
+    sources: impl Iterator<Item = (usize, u32)>,
+    targets: impl Iterator<Item = (usize, u32)>,
+) -> Conversion {
+    let source = |(prime, factor): (usize, u32)| {
+        let p = params.primes()[prime];
+        (p, p.mul(factor, p.inverse(params.n() as u32 % p.q())))
+    };
+    let sources: Vec<(Modulus, u32)> = sources.map(source).collect();
+    let targets: Vec<(Modulus, u32)> = targets.map(|(prime, factor)| (params.primes()[prime], factor)).collect();
+    Conversion::new(&sources, &targets)
 }
 
 impl Division {
-    fn new(params: &Params, level: usize, to: usize, special: usize, factor: u128) -> Division {
-        let primes = params.primes();
-        let first = params.chain().ciphertext_primes();
-        let specials = first..first + special;
-        let (upper, lower) = (&params.level(level).primes, &params.level(to).primes);
-        let from: Vec<usize> = upper.iter().copied().chain(specials.clone()).collect();
-        let divided = params.chain().divided(level, to);
-        let is_lost = |&at: &usize| at >= upper.len() || divided.contains(&from[at]);
-        let lost: Vec<usize> = (0..from.len()).filter(is_lost).collect();
-        let gained: Vec<usize> = lower.iter().copied().filter(|prime| !upper.contains(prime)).collect();
-        let e = |p: Modulus| {
-            let factor = (factor % u128::from(p.q())) as u32;
-            p.mul(factor, product(p, gained.iter().map(|&at| primes[at])))
+    fn new(params: &Params, numbers: divisions::Division) -> Division {
+        let divisions::Division { from, lost, to } = numbers;
+        let root = |prime: usize, word: u32| Root::new(params.primes()[prime], word);
+        let montgomery = |prime: usize, word: u32| {
+            let p = params.primes()[prime];
+            Root::new(p, p.mul(word, p.pow(2, 32)))
         };
-        let g = |p: Modulus| product(p, lost.iter().map(|&at| primes[from[at]]));
-        let of_special = |p: Modulus| product(p, specials.clone().map(|at| primes[at]));
-        let montgomery = |p: Modulus| p.pow(2, 32);
-        let inverse_degree = |p: Modulus| p.inverse(params.n() as u32 % p.q());
-        let sources: Vec<(Modulus, u32)> =
-            lost.iter().map(|&at| primes[from[at]]).map(|p| (p, p.mul(e(p), inverse_degree(p)))).collect();
-        let targets: Vec<(Modulus, u32)> =
-            lower.iter().map(|&at| primes[at]).map(|p| (p, p.sub(0, p.inverse(g(p))))).collect();
-        let remaining = |&prime: &usize| {
-            let p = primes[prime];
-            // For a gained prime, this factor is 0, because the prime divides e and the input has no row for the prime.
-            let factor = p.mul(e(p), p.inverse(g(p)));
-            let addend = p.mul(factor, of_special(p));
-            Remaining {
-                prime,
-                at: from.iter().position(|&of| of == prime),
-                factor: Root::new(p, factor),
-                addend: [addend, p.mul(addend, montgomery(p))].map(|w| Root::new(p, w)),
-            }
-        };
-        let lost_addend = |&at: &usize| {
-            let p = primes[from[at]];
-            (at < upper.len()).then(|| Root::new(p, p.mul(of_special(p), montgomery(p))))
+        let remaining = |&divisions::Remaining { prime, at, factor, addend, .. }: &divisions::Remaining| Remaining {
+            prime,
+            at,
+            factor: root(prime, factor),
+            addend: [root(prime, addend), montgomery(prime, addend)],
         };
         Division {
-            to: lower.iter().map(remaining).collect(),
-            conversion: Conversion::new(&sources, &targets),
-            lost_addends: lost.iter().map(lost_addend).collect(),
             from,
-            lost,
+            lost: lost.iter().map(|lost| lost.at).collect(),
+            to: to.iter().map(remaining).collect(),
+            conversion: conversion(
+                params,
+                lost.iter().map(|lost| (lost.prime, lost.factor)),
+                to.iter().map(|remaining| (remaining.prime, remaining.remainder)),
+            ),
+            lost_addends: lost.iter().map(|lost| lost.addend.map(|word| montgomery(lost.prime, word))).collect(),
         }
     }
 }
 
 impl Digit {
-    fn new(params: &Params, level: usize, number: usize, digit: &[usize], special: usize) -> Option<Digit> {
-        let primes = params.primes();
+    fn new(params: &Params, level: usize, numbers: divisions::Digit) -> Digit {
+        let divisions::Digit { number, sources, targets, converted } = numbers;
         let of_level = &params.level(level).primes;
-        let sources: Vec<usize> = (0..of_level.len()).filter(|&at| digit.contains(&of_level[at])).collect();
-        if sources.is_empty() {
-            return None;
-        }
-        let first = params.chain().ciphertext_primes();
-        let all: Vec<usize> = of_level.iter().copied().chain(first..first + special).collect();
-        let mut targets = Vec::new();
-        let mut converted = Vec::new();
-        for (at, &prime) in all.iter().enumerate() {
-            let own = sources.contains(&at);
-            targets.push((!own).then_some(converted.len()));
-            if !own {
-                converted.push((primes[prime], 1));
-            }
-        }
-        let inverse_degree = |p: Modulus| p.inverse(params.n() as u32 % p.q());
-        let of_sources: Vec<(Modulus, u32)> =
-            sources.iter().map(|&at| primes[of_level[at]]).map(|p| (p, inverse_degree(p))).collect();
-        Some(Digit { number, sources, targets, conversion: Conversion::new(&of_sources, &converted) })
+        let conversion = conversion(
+            params,
+            sources.iter().map(|&at| (of_level[at], 1)),
+            converted.into_iter().map(|prime| (prime, 1)),
+        );
+        Digit { number, sources, targets, conversion }
     }
 }
