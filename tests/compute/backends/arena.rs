@@ -4,7 +4,7 @@ use kernels::tfhe::{EvaluationKey, Gate, GateRow, Gates, Lwe, SlotGate};
 use kernels::{Backend, Card, Error};
 use rand_chacha::rand_core::Rng;
 use tests_compute::host_cuda::HostCuda;
-use tests_compute::naive;
+use tests_compute::naive::gates;
 
 use crate::Case;
 use crate::any_backend::{AnyBackend, Opaque, any};
@@ -75,7 +75,7 @@ impl Bench {
             .iter()
             .map(|&(gate, operands, result)| {
                 let operands = operands.iter().map(|&slot| self.expected[slot as usize].clone()).collect();
-                (result, naive::formula(&self.key, &GateRow { gate, operands }))
+                (result, gates::formula(&self.key, &GateRow { gate, operands }))
             })
             .collect();
         for (slot, result) in results {

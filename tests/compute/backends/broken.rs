@@ -6,7 +6,7 @@ use kernels::gpu::Gpu;
 use kernels::tfhe::{EvaluationKey, Gates, Stems};
 use kernels::{Card, Error, Result};
 use tests_compute::host_cuda::HostCuda;
-use tests_compute::naive;
+use tests_compute::naive::gates;
 
 use crate::Case;
 use crate::device::Device;
@@ -158,9 +158,9 @@ impl Expected {
         let key = key(shape.params(), Bodies::Random, 12);
         let words = key.params.lwe_dimension + 1;
         let inputs = torus_rows(rows, words, 13);
-        let samples: Vec<u32> = inputs.chunks_exact(words).flat_map(|row| naive::bootstrap(&key, row)).collect();
+        let samples: Vec<u32> = inputs.chunks_exact(words).flat_map(|row| gates::bootstrap(&key, row)).collect();
         let sample_words = key.params.extracted_dimension() + 1;
-        let outputs = samples.chunks_exact(sample_words).flat_map(|row| naive::key_switch(&key, row)).collect();
+        let outputs = samples.chunks_exact(sample_words).flat_map(|row| gates::key_switch(&key, row)).collect();
         Expected { key, inputs, samples, outputs }
     }
 

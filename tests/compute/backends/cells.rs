@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use kernels::tfhe::cells::slots_of_wire;
 use kernels::tfhe::{Amplitude, CellKind, EvaluationKey, Gate, KeyedGates, SlotCells, SlotGate};
 use rand_chacha::rand_core::Rng;
-use tests_compute::naive;
+use tests_compute::naive::gates;
 
 use crate::Case;
 use crate::any_backend::{AnyBackend, Opaque};
@@ -79,7 +79,7 @@ impl Run {
                 of_wires.iter().zip(&wire_words).map(|(&(factor, _), words)| (factor.into(), &words[..])).collect();
             let input_terms: Vec<(i64, &[u32])> =
                 of_inputs.iter().map(|&(factor, at)| (factor.into(), &slots[at][..])).collect();
-            let sum = naive::cell_sum(&key, constant.into(), &wire_terms, &input_terms);
+            let sum = gates::cell_sum(&key, constant.into(), &wire_terms, &input_terms);
             let (kind, results) = match bootstrap {
                 None => {
                     let result = take(1);
@@ -88,7 +88,7 @@ impl Run {
                 }
                 Some((part, count)) => {
                     let results = take(count * wire_slots);
-                    let found = naive::cell_wires(&key, &sum, part, count);
+                    let found = gates::cell_wires(&key, &sum, part, count);
                     for (wire, slots) in found.iter().zip(results.chunks(wire_slots)) {
                         let parts = slots.iter().zip(wire.chunks(words));
                         expected.extend(parts.map(|(&slot, part)| (slot, part.to_vec())));

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use kernels::Card;
 use kernels::tfhe::{Gates, Stems};
-use tests_compute::naive;
+use tests_compute::naive::gates;
 
 use crate::Case;
 use crate::device::emulated;
@@ -74,7 +74,7 @@ pub fn cases() -> impl Iterator<Item = Case> {
 fn refused(capability: (u32, u32)) {
     let key = key(SHAPES[3].params(), Bodies::Random, 11);
     let inputs = torus_rows(1, key.params.lwe_dimension + 1, 12);
-    let expected = naive::bootstrap(&key, &inputs);
+    let expected = gates::bootstrap(&key, &inputs);
     let host = emulated(capability, 8).expect("trials run only on machines with the backend").with_groups_together(0);
     let backend = Card::new(host);
     let loaded = backend.load_key(&key).expect("a small key fits");
@@ -117,7 +117,7 @@ fn bootstraps() -> impl Iterator<Item = Case> {
         let kind = if bodies == Bodies::Largest { "-largest" } else { "" };
         Case::fast_path(format!("fast_paths/{}{kind}", shape.name()), move |device| {
             let expected: &Vec<u32> = expected
-                .get_or_init(|| inputs.chunks_exact(row_in).flat_map(|row| naive::bootstrap(&key, row)).collect());
+                .get_or_init(|| inputs.chunks_exact(row_in).flat_map(|row| gates::bootstrap(&key, row)).collect());
             let backend = device.open(1);
             let loaded = backend.load_key(&key).expect("a small key fits");
             let more = (shape.name() == SHAPES[0].name() && bodies == Bodies::Random).then_some(ROWS_MAX);

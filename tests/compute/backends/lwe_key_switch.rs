@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use tests_compute::naive;
+use tests_compute::naive::gates;
 
 use crate::Case;
 use crate::fixtures::{Bodies, Shape, key, torus_rows};
@@ -38,7 +38,7 @@ pub fn cases() -> impl Iterator<Item = Case> {
             let backend = device.open(2);
             let loaded = backend.load_key(&key).expect("a small key fits");
             let expected: &Vec<u32> = expected
-                .get_or_init(|| inputs.chunks_exact(words).flat_map(|row| naive::key_switch(&key, row)).collect());
+                .get_or_init(|| inputs.chunks_exact(words).flat_map(|row| gates::key_switch(&key, row)).collect());
             for rows in ROWS {
                 let found = backend.key_switch(&loaded, &inputs[..rows * words]).expect("a key switch");
                 let expected = &expected[..rows * (key.params.lwe_dimension + 1)];

@@ -13,7 +13,7 @@ use kernels::tfhe::gpu::sample_extract::NO_ROW;
 use kernels::tfhe::lwe::EIGHTH;
 use kernels::tfhe::{ModSwitch, Params, RING_MODULUS, ring};
 use rand_chacha::rand_core::Rng;
-use tests_compute::naive;
+use tests_compute::naive::{self, gates};
 
 use crate::fixtures::{Shape, generator};
 use crate::{junk, launches, together};
@@ -293,7 +293,7 @@ impl<G: Gpu> Launcher<'_, G> {
             let stem = stem.expect("the source compiles");
             let buf = self.upload(&rows);
             self.launch(stem.run(View::all(&buf), count));
-            let switched = rows.chunks_exact(words).take(count).flat_map(|row| naive::mod_switch(&params, row));
+            let switched = rows.chunks_exact(words).take(count).flat_map(|row| gates::mod_switch(&params, row));
             let expected: Vec<u32> =
                 switched.map(|exponent| exponent as u32).chain(rows[count * words..].iter().copied()).collect();
             assert!(self.download(&buf, rows.len()) == expected, "exponents, {definition:?}");
@@ -315,7 +315,7 @@ impl<G: Gpu> Launcher<'_, G> {
         self.launch(self.stems.sample_extract.run(View::all(&acc), table, View::all(&out), 3));
         let sample = |row: u32| {
             let polynomials = rows[row as usize * row_words..][..row_words].chunks_exact(n);
-            naive::sample_extract(&polynomials.map(<[u32]>::to_vec).collect::<Vec<_>>())
+            gates::sample_extract(&polynomials.map(<[u32]>::to_vec).collect::<Vec<_>>())
         };
         let mut sum: Vec<u32> = sample(0).iter().zip(sample(3)).map(|(x, y)| x.wrapping_add(y)).collect();
         sum[sample_words - 1] = sum[sample_words - 1].wrapping_add(EIGHTH);

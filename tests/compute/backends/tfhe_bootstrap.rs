@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use kernels::tfhe::{EvaluationKey, Gate, GateRow, Lwe, bootstrap};
 use rand_chacha::rand_core::Rng;
-use tests_compute::naive;
+use tests_compute::naive::gates;
 
 use crate::Case;
 use crate::fixtures::{Bodies, Shape, generator, imported_key, key, torus_rows};
@@ -57,7 +57,7 @@ fn blind_rotate(name: String, key: EvaluationKey) -> Case {
         let loaded = backend.load_key(&key).expect("a small key fits");
         let found = backend.bootstrap(&loaded, &inputs).expect("a bootstrap");
         let expected: &Vec<u32> =
-            expected.get_or_init(|| inputs.chunks_exact(words).flat_map(|row| naive::bootstrap(&key, row)).collect());
+            expected.get_or_init(|| inputs.chunks_exact(words).flat_map(|row| gates::bootstrap(&key, row)).collect());
         assert!(found == *expected, "words differ from the definition's");
     })
 }
@@ -119,7 +119,7 @@ fn whole_gates(name: String, key: EvaluationKey, rows: Vec<GateRow>) -> Case {
         let backend = device.open(2);
         let loaded = backend.load_key(&key).expect("a small key fits");
         let found = bootstrap::evaluate(&*backend, &loaded, &key.params, &rows).expect("gates");
-        let expected: &Vec<Lwe> = expected.get_or_init(|| rows.iter().map(|row| naive::gate(&key, row)).collect());
+        let expected: &Vec<Lwe> = expected.get_or_init(|| rows.iter().map(|row| gates::gate(&key, row)).collect());
         for ((row, found), expected) in rows.iter().zip(&found).zip(expected) {
             assert!(found == expected, "{} differs from the definition", row.gate.name());
         }

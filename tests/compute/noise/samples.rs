@@ -9,7 +9,7 @@ use kernels::tfhe::torus::to_torus;
 use kernels::tfhe::{Gates, Lwe, MODULUS, ModSwitch, ParamsLiteral, Preset, Stems, noise};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use tests_compute::naive::mod_switch;
+use tests_compute::naive::gates::mod_switch;
 
 use crate::keys::Key;
 use crate::sums::{COUNT, Sum};
