@@ -4,6 +4,7 @@
 //! reductions are remainders. A backend is right if its words equal these words.
 
 pub mod gates;
+pub mod numbers;
 
 /// A polynomial's `[N]` coefficients.
 pub type Polynomial = Vec<u32>;
