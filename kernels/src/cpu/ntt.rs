@@ -12,6 +12,7 @@
 //! stages, partners lie within a square of `LANES` vectors. A square is loaded at once. For the stages within a vector,
 //! the square is transposed, so that partners are whole vectors again.
 
+mod lane_roots;
 mod transforms;
 mod unreduced;
 
@@ -25,6 +26,7 @@ use crate::cpu::memory::Words;
 use crate::cpu::simd::{Isa, Simd};
 use crate::modular::Modulus;
 use crate::ring::{Ring, Root};
+use lane_roots::lane_roots;
 
 /// Roots of a ring in the order of one vector width.
 pub struct NttTables {
@@ -99,22 +101,6 @@ impl NttTables {
     pub fn lanes(&self) -> usize {
         self.isa.lanes()
     }
-}
-
-fn lane_roots(roots: &[Root], lanes: usize) -> Words {
-    let vectors = roots.len() / lanes;
-    let mut out = Vec::with_capacity(2 * vectors * lanes);
-    for first in (0..vectors).step_by(lanes) {
-        for stage in 0..lanes.trailing_zeros() {
-            for block in 0..1 << stage {
-                let root = |lane: usize| roots[((vectors + first + lane) << stage) + block];
-                out.extend((0..lanes).map(|lane| root(lane).value));
-                out.extend((0..lanes).map(|lane| root(lane).companion));
-            }
-        }
-    }
-    // `Words` are aligned, because a vector across two cache lines takes twice as long to load
-    Words::copy_of(&out).expect("memory for tables")
 }
 
 /// Computes `x w mod q` in `[0, 2q)` for any `x`, by Shoup's product with the companion of `w`.
