@@ -112,7 +112,7 @@ impl Evaluator {
     /// if given. The results are in `[0, q)`.
     ///
     /// # Panics
-    /// When a permutation is given, and either the input lacks a prime of the result or the division loses no prime.
+    /// When a permutation is given and the input lacks a prime of the result.
     pub(super) fn divide(
         &self,
         division: &Division,
@@ -133,11 +133,8 @@ impl Evaluator {
             Some(Addend::First(rows)) if polynomial == 0 && at < of_level => Some((rows[at], 0)),
             _ => None,
         };
-        let permutes_all = !division.lost.is_empty() && division.to.iter().all(|remaining| remaining.at.is_some());
+        let permutes_all = division.to.iter().all(|remaining| remaining.at.is_some());
         assert!(permutation.is_none() || permutes_all, "an automorphism stays at its level");
-        if division.lost.is_empty() {
-            return self.multiply_by_factor(division, x, out);
-        }
         let rows = |_| self.pool.rows(division.lost.len() + 1);
         let mut lost: Vec<Buffer<'_>> = (0..x.len() / from).map(rows).collect::<Result<_>>()?;
         for (polynomial, rows) in lost.iter_mut().enumerate() {
@@ -180,22 +177,5 @@ impl Evaluator {
             }
             Ok(())
         })
-    }
-
-    /// Like [`Evaluator::divide`], but for a division that loses no prime: only the multiplication by the factor
-    /// remains.
-    fn multiply_by_factor(&self, division: &Division, x: Rows<'_>, out: RowsMut<'_, '_>) -> Result<()> {
-        let (from, to) = (division.from.len(), division.to.len());
-        for (at, out) in out.iter_mut().enumerate() {
-            let remaining = &division.to[at % to];
-            let modulus = self.params.primes()[remaining.prime];
-            match remaining.at {
-                Some(input) => {
-                    pointwise::scale(self.isa, modulus, x[at / to * from + input], remaining.factor, out);
-                }
-                None => out.fill(0),
-            }
-        }
-        Ok(())
     }
 }
