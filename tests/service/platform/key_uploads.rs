@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use client::ckks::{SecretKey, container, evaluation_key_parts};
+use client::http;
 use control::caller::{Plan, Role};
 use serde_json::{Value, json};
 use tests_service::PATIENCE;
@@ -13,6 +15,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use crate::encryption_keys::{KEYS, objects, params, small};
+use crate::numbers::{Numbers, assert_near, testing};
 use tests_service::gates::OCTETS;
 
 const UPLOADS: &str = "/api/v1/keys/uploads";
@@ -316,4 +319,41 @@ async fn many_uploads_at_once_become_as_many_keys() {
     assert_eq!(distinct.len(), UPLOADS_AT_ONCE);
     let told = server.send(Request::get(format!("{KEYS}?limit=1")).key(&key)).await.ok(200);
     assert_eq!(told["total_count"], UPLOADS_AT_ONCE);
+}
+
+#[tokio::test]
+async fn the_client_of_another_program_continues_an_upload_that_broke_off() {
+    let server = TestServer::start().await;
+    let key = server.key(Role::Developer).await;
+    let client = http::Client::new(&format!("http://{}", server.address), &key).unwrap();
+    let params = testing(64, 3);
+    let parts = evaluation_key_parts(&params);
+    let [secret, other] = [0; 2].map(|_| SecretKey::generate(&params));
+    let pair = |secret: &SecretKey| -> (Vec<u8>, Vec<Vec<u8>>) {
+        let public = container::write_public_key(&secret.public_key(params.level_max()));
+        (public, secret.evaluation_key(&parts).collect())
+    };
+    let (public, pieces) = pair(&secret);
+    let id = client.begin_key_upload(&params).await.unwrap();
+    let upload = Upload { server: &server, key: key.clone(), path: format!("{UPLOADS}/{}", id.as_str()) };
+    // a program ended after it had sent the public key, the head and three rows
+    upload.public(public.clone()).await.ok(200);
+    let whole = pieces.concat();
+    let come = pieces[..4].iter().map(Vec::len).sum();
+    upload.part(&whole, 0, come).await.ok(200);
+    // the keys of another secret are refused, and the upload stays
+    let (foreign, rows) = pair(&other);
+    let refused = client.continue_key_upload(&id, foreign, rows.into_iter().map(Ok), |_| ()).await;
+    assert!(matches!(refused, Err(http::Error::Refused { status: 400, .. })), "{refused:?}");
+    assert_eq!(upload.show().await["eval_key_bytes"], come);
+    let mut heard = Vec::new();
+    let rows = || pieces.clone().into_iter().map(Ok);
+    let made = client.continue_key_upload(&id, public.clone(), rows(), |sent| heard.push(sent)).await.unwrap();
+    assert_eq!(heard.last(), Some(&(whole.len() as u64)));
+    // asked again, the client gets the same key
+    assert_eq!(client.continue_key_upload(&id, public, rows(), |_| ()).await.unwrap().key_id, made.key_id);
+    let numbers = Numbers { server: &server, key, key_id: made.key_id.as_str().to_owned(), secret };
+    let a = numbers.encrypted_within(&[0.5, -0.25], 1.0).await;
+    let told = numbers.compute("multiply", &[&a, &a], json!({})).await.ok(200);
+    assert_near(&numbers.decrypted(&told["result_ciphertext_id"]).await, &[0.25, 0.0625]);
 }

@@ -6,9 +6,9 @@ use api::ciphertexts::Ciphertext;
 use api::compute::{ComputeOperation, ComputeRequest};
 use api::encryption_keys::{
     CreateKeyUpload, DeletedEncryptionKey, EVALUATION_KEY_BYTES_MAX, EncryptionKeyRecord, EncryptionParams,
-    KeyUploadStatus, UploadedKey,
+    KeyUploadStatus, UploadState, UploadedKey,
 };
-use api::{CiphertextId, EncryptionKeyId};
+use api::{CiphertextId, EncryptionKeyId, UploadId};
 use kernels::ckks::{Params, container as numbers};
 use kernels::container::Error as ContainerError;
 use reqwest::Method;
@@ -39,38 +39,74 @@ impl Client {
         pieces: impl Iterator<Item = io::Result<Vec<u8>>>,
         progress: impl FnMut(u64),
     ) -> Result<UploadedKey, Error> {
-        if matches!(numbers::read_public_key(&public_key), Err(ContainerError::SecretKey)) {
-            return Err(Error::SecretKey);
-        }
-        let request = CreateKeyUpload { scheme: None, params: named(params) };
-        let begun: KeyUploadStatus = self.ask(Method::POST, "keys/uploads", Some(&request)).await.and_then(read)?;
-        let upload = format!("keys/uploads/{}", begun.upload_id.as_str());
-        let key = async {
-            self.send_pair(&upload, public_key, pieces, progress).await?;
-            self.complete(&upload, begun.upload_id.as_str()).await
-        };
-        let key = key.await;
+        refuse_secret(&public_key)?;
+        let upload = self.begin_key_upload(params).await?;
+        let key = self.send_key(&upload, 0, public_key, pieces, progress).await;
         if key.is_err() {
             // open uploads count towards the plan's largest number of keys, so delete this one; if it cannot be
             // deleted, it expires within an hour
-            let _ = self.ask::<()>(Method::DELETE, &upload, None).await;
+            let _ = self.delete_key_upload(&upload).await;
         }
         key
     }
 
-    /// Sends the public key, then the evaluation key, to an upload. A part is as many whole rows as
-    /// [`EVALUATION_KEY_BYTES_MAX`] holds.
-    async fn send_pair(
+    /// Begins the upload of a key with these parameters. The upload expires after an hour.
+    ///
+    /// # Errors
+    /// The errors of all requests.
+    pub async fn begin_key_upload(&self, params: &Params) -> Result<UploadId, Error> {
+        let request = CreateKeyUpload { scheme: None, params: named(params) };
+        let begun: KeyUploadStatus = self.ask(Method::POST, "keys/uploads", Some(&request)).await.and_then(read)?;
+        Ok(begun.upload_id)
+    }
+
+    /// Like [`Client::upload_key`], but for an upload that has begun, also by another program. The client sends the
+    /// bytes of the evaluation key that the node lacks. `pieces` are those of the whole key. A failed upload is not
+    /// deleted, so another call can continue it.
+    ///
+    /// # Errors
+    /// The errors of [`Client::upload_key`], and [`Error::Settings`] when the bytes that the node has do not end where a
+    /// piece ends, because they are of another key.
+    pub async fn continue_key_upload(
         &self,
-        upload: &str,
+        upload: &UploadId,
+        public_key: Vec<u8>,
+        pieces: impl Iterator<Item = io::Result<Vec<u8>>>,
+        progress: impl FnMut(u64),
+    ) -> Result<UploadedKey, Error> {
+        refuse_secret(&public_key)?;
+        let status: KeyUploadStatus = self.ask::<()>(Method::GET, &path_of(upload), None).await.and_then(read)?;
+        match status.state {
+            UploadState::Open => self.send_key(upload, status.eval_key_bytes, public_key, pieces, progress).await,
+            // the answer of the completion was lost
+            UploadState::Completed => self.complete(upload).await,
+        }
+    }
+
+    /// Deletes an upload and the bytes that the node has received.
+    ///
+    /// # Errors
+    /// The errors of all requests.
+    pub async fn delete_key_upload(&self, upload: &UploadId) -> Result<(), Error> {
+        self.ask::<()>(Method::DELETE, &path_of(upload), None).await.map(drop)
+    }
+
+    /// Sends the public key, then the evaluation key from byte `sent` on, and completes the upload. A part is as many
+    /// whole rows as [`EVALUATION_KEY_BYTES_MAX`] holds.
+    async fn send_key(
+        &self,
+        id: &UploadId,
+        mut sent: u64,
         public_key: Vec<u8>,
         pieces: impl Iterator<Item = io::Result<Vec<u8>>>,
         mut progress: impl FnMut(u64),
-    ) -> Result<(), Error> {
+    ) -> Result<UploadedKey, Error> {
+        let upload = &path_of(id);
         let body = Some(Body { content_type: OCTET_STREAM, bytes: public_key.into() });
         let path = format!("{upload}/public-key");
         self.send(Ask { method: Method::PUT, path: &path, headers: &[], body }).await?;
-        let (mut part, mut sent, mut is_head) = (Vec::new(), 0, true);
+        let (mut part, mut is_head, mut behind) = (Vec::new(), true, 0);
+        let begin = sent;
         for piece in pieces {
             let piece =
                 piece.map_err(|error| Error::Settings(format!("the evaluation key cannot be read: {error}")))?;
@@ -78,16 +114,27 @@ impl Client {
             {
                 return Err(Error::SecretKey);
             }
+            if behind < begin {
+                behind += piece.len() as u64;
+                if behind > begin {
+                    return Err(of_another_key(begin));
+                }
+                progress(behind);
+                continue;
+            }
             if part.len() + piece.len() > EVALUATION_KEY_BYTES_MAX {
                 sent = self.send_part(upload, sent, std::mem::take(&mut part)).await?;
                 progress(sent);
             }
             part.extend_from_slice(&piece);
         }
+        if behind < begin {
+            return Err(of_another_key(begin));
+        }
         if !part.is_empty() {
             progress(self.send_part(upload, sent, part).await?);
         }
-        Ok(())
+        self.complete(id).await
     }
 
     /// Sends a part of an evaluation key that begins at byte `begin`. Returns where the next part begins.
@@ -127,11 +174,11 @@ impl Client {
 
     /// Completes an upload, from which the node then makes a key. Sends the request again if no answer comes; the
     /// `Idempotency-Key` makes the node act only once.
-    async fn complete(&self, upload: &str, idempotency_key: &str) -> Result<UploadedKey, Error> {
-        let path = format!("{upload}/complete");
+    async fn complete(&self, upload: &UploadId) -> Result<UploadedKey, Error> {
+        let path = format!("{}/complete", path_of(upload));
         let mut unanswered = 0;
         loop {
-            let headers = &[(IDEMPOTENCY_KEY, idempotency_key)];
+            let headers = &[(IDEMPOTENCY_KEY, upload.as_str())];
             match self.send(Ask { method: Method::POST, path: &path, headers, body: None }).await {
                 Err(Error::Transport(_)) if unanswered + 1 < ATTEMPTS => unanswered += 1,
                 answer => return answer.and_then(read),
@@ -194,6 +241,22 @@ impl Client {
     pub async fn compute(&self, request: &ComputeRequest) -> Result<ComputeOperation, Error> {
         self.ask(Method::POST, "compute", Some(request)).await.and_then(read)
     }
+}
+
+/// The path of an upload.
+fn path_of(upload: &UploadId) -> String {
+    format!("keys/uploads/{}", upload.as_str())
+}
+
+fn refuse_secret(public_key: &[u8]) -> Result<(), Error> {
+    match numbers::read_public_key(public_key) {
+        Err(ContainerError::SecretKey) => Err(Error::SecretKey),
+        _ => Ok(()),
+    }
+}
+
+fn of_another_key(bytes: u64) -> Error {
+    Error::Settings(format!("the node has {bytes} bytes of another evaluation key: begin a new upload"))
 }
 
 /// The parameters in the form of the API.

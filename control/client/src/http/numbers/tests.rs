@@ -117,6 +117,48 @@ async fn a_refused_key_gives_up_its_upload_and_the_refusal_is_told() {
     assert_eq!(asked.last().unwrap(), &format!("DELETE {UPLOAD} - "));
 }
 
+/// Continues an upload of 12 bytes. The node gives `answers`.
+async fn resumed(answers: Vec<(&'static str, String)>) -> (Result<UploadedKey, Error>, Vec<u64>, Vec<String>) {
+    let (client, asked) = node([vec![(OK, status(0))], answers].concat()).await;
+    // the first answer, to a request that `lines` skips
+    client.ask::<()>(Method::GET, "health", None).await.unwrap();
+    let (mut heard, pieces) = (Vec::new(), [b"head", b"row1", b"row2"]);
+    let pieces = pieces.into_iter().map(|piece| Ok(piece.to_vec()));
+    let id = UPLOAD.parse().unwrap();
+    let key = client.continue_key_upload(&id, b"public".to_vec(), pieces, |sent| heard.push(sent)).await;
+    (key, heard, lines(&asked))
+}
+
+#[tokio::test]
+async fn another_call_sends_what_the_node_lacks_of_an_upload() {
+    for (come, part) in [(0, WHOLE), (4, "PUT eval-key 4-11/* row1row2"), (8, "PUT eval-key 8-11/* row2")] {
+        let (key, heard, asked) =
+            resumed(vec![(OK, status(come)), (OK, status(0)), (OK, status(12)), uploaded()]).await;
+        assert_eq!(key.unwrap().key_id.as_str(), "key_01k809hp7f0oc1jgldmrvm9s18");
+        assert_eq!(asked, [&asks_how_far(), PUBLIC, part, "POST complete - "]);
+        assert_eq!(heard.last(), Some(&12));
+    }
+    let (key, _, asked) = resumed(vec![(OK, status(12)), (OK, status(0)), uploaded()]).await;
+    key.unwrap();
+    assert_eq!(asked, [&asks_how_far(), PUBLIC, "POST complete - "], "all rows came before");
+    let (key, _, asked) = resumed(vec![(OK, status(12).replace("open", "completed")), uploaded()]).await;
+    key.unwrap();
+    assert_eq!(asked, [&asks_how_far(), "POST complete - "], "the answer was lost");
+}
+
+#[tokio::test]
+async fn an_upload_of_another_key_is_not_continued_and_not_deleted() {
+    for come in [3, 5, 16] {
+        let (key, _, asked) = resumed(vec![(OK, status(come)), (OK, status(0))]).await;
+        assert!(matches!(key, Err(Error::Settings(why)) if why.contains("another evaluation key")));
+        assert_eq!(asked, [&asks_how_far(), PUBLIC]);
+    }
+    let (key, _, asked) =
+        resumed(vec![(OK, status(4)), (OK, status(0)), ("503 No", refusal("SERVICE_UNAVAILABLE"))]).await;
+    assert!(matches!(key, Err(Error::Refused { status: 503, .. })));
+    assert_eq!(asked.len(), 3, "nothing is deleted: {asked:?}");
+}
+
 #[tokio::test]
 async fn a_completion_without_an_answer_is_asked_again_under_the_same_idempotency_key() {
     let begun = [(CREATED, status(0)), (OK, status(0)), (OK, status(12)), HANGS_UP, uploaded()];

@@ -5,8 +5,8 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use api::EncryptionKeyId;
 use api::encryption_keys::{EVALUATION_KEY_BYTES_MAX, UploadedKey};
+use api::{EncryptionKeyId, UploadId};
 use clap::{Args, Subcommand, ValueEnum};
 use client::ckks::container::{self, KEY_HEAD_BYTES, ROW_HEADER_BYTES};
 use client::ckks::{
@@ -196,8 +196,52 @@ impl KeysArgs {
             .with_context(|| format!("{} is not a usable secret key for encrypted numbers", path.display()))
     }
 
-    /// Uploads the public key and the evaluation key.
+    /// Uploads the public key and the evaluation key. If the upload fails, it is deleted.
     pub async fn upload(&self, client: &http::Client) -> anyhow::Result<UploadedKey> {
+        let Upload { params, public, pieces, progress } = self.begin_upload()?;
+        let uploaded = client.upload_key(&params, public, pieces, |sent| progress.update(sent)).await?;
+        progress.finish();
+        Ok(uploaded)
+    }
+
+    /// Uploads the public key and the evaluation key, or continues the upload `resumed`. If no answer comes, or the
+    /// node has no room at the moment, the upload stays, and the error says how to continue it. An upload that the node
+    /// refuses is deleted, unless another command began it.
+    pub async fn upload_or_resume(
+        &self,
+        client: &http::Client,
+        resumed: Option<UploadId>,
+    ) -> anyhow::Result<UploadedKey> {
+        let Upload { params, public, pieces, progress } = self.begin_upload()?;
+        let begun_here = resumed.is_none();
+        let upload = match resumed {
+            Some(upload) => upload,
+            None => client.begin_key_upload(&params).await?,
+        };
+        let sent = client.continue_key_upload(&upload, public, pieces, |sent| progress.update(sent)).await;
+        progress.finish();
+        match sent {
+            Err(error) if may_be_resumed(&error) => Err(error).with_context(|| {
+                format!(
+                    "the upload broke off; continue it within an hour of its begin: \
+                     ango client numbers key upload --keys {} --resume {}",
+                    self.keys.display(),
+                    upload.as_str()
+                )
+            }),
+            Err(error) => {
+                if begun_here {
+                    // open uploads count towards the plan's largest number of keys; one that cannot be deleted expires
+                    let _ = client.delete_key_upload(&upload).await;
+                }
+                Err(error.into())
+            }
+            Ok(uploaded) => Ok(uploaded),
+        }
+    }
+
+    /// Reads the public key, and opens the evaluation key.
+    fn begin_upload(&self) -> anyhow::Result<Upload<impl Iterator<Item = io::Result<Vec<u8>>> + use<>>> {
         let files = self.files();
         let public = files::read_container(&files.public(), PUBLIC_KEY_BYTES_MAX, &[Tag::ArithmeticPublicKey])?;
         let key = container::read_public_key(&public).with_context(|| {
@@ -207,13 +251,28 @@ impl KeysArgs {
         let file = File::open(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let progress = ByteProgress::new(file.metadata()?.len());
         let pieces = pieces_of(key.params.clone(), BufReader::new(file));
-        let uploaded = client.upload_key(&key.params, public, pieces, |sent| progress.update(sent)).await?;
-        progress.finish();
-        Ok(uploaded)
+        Ok(Upload { params: key.params, public, pieces, progress })
     }
 
     fn files(&self) -> KeyFiles {
         KeyFiles { folder: self.keys.clone() }
+    }
+}
+
+/// What an upload sends, and its progress.
+struct Upload<P> {
+    params: Params,
+    public: Vec<u8>,
+    pieces: P,
+    progress: ByteProgress,
+}
+
+/// Whether another command may continue the upload after this error.
+fn may_be_resumed(error: &http::Error) -> bool {
+    match error {
+        http::Error::Transport(_) => true,
+        http::Error::Refused { status, .. } => *status == 429 || *status >= 500,
+        _ => false,
     }
 }
 
@@ -276,6 +335,9 @@ enum KeyCommand {
         node: NodeArgs,
         #[command(flatten)]
         keys: KeysArgs,
+        /// Continue an upload that broke off: its id (up_ and 26 characters).
+        #[arg(long, value_name = "UPLOAD", value_parser = parse_upload_id)]
+        resume: Option<UploadId>,
         /// Print the node's answer as JSON.
         #[arg(long)]
         json: bool,
@@ -312,10 +374,14 @@ pub fn parse_key_id(text: &str) -> Result<EncryptionKeyId, String> {
     text.parse().map_err(|_| "not the id of an encryption key (key_ and 26 characters)".to_owned())
 }
 
+fn parse_upload_id(text: &str) -> Result<UploadId, String> {
+    text.parse().map_err(|_| "not the id of an upload (up_ and 26 characters)".to_owned())
+}
+
 pub async fn key(args: KeyArgs) -> anyhow::Result<()> {
     match args.command {
-        KeyCommand::Upload { node, keys, json } => {
-            let uploaded = keys.upload(&node.client()?).await?;
+        KeyCommand::Upload { node, keys, resume, json } => {
+            let uploaded = keys.upload_or_resume(&node.client()?, resume).await?;
             uploaded.warnings.iter().for_each(|warning| eprintln!("ango: {warning}"));
             if json {
                 println!("{}", serde_json::to_string(&uploaded)?);
