@@ -106,7 +106,7 @@ pub trait Arithmetic: Backend {
         u64::MAX
     }
 
-    /// How many units of a plan's steps ([`super::PlannedStep::units`]) take as long as the cheapest gate on this device, at
+    /// How many units of a plan's steps ([`super::plan::PlannedStep::units`]) take as long as the cheapest gate on this device, at
     /// least 1. The engine uses this ratio to share the device's time between gates and numbers.
     fn units_of_a_gate(&self) -> u32 {
         1
