@@ -93,7 +93,7 @@ pub trait Arithmetic: Backend {
         None
     }
 
-    /// Makes the tables. The call can take a tenth of a second.
+    /// Makes the tables. At the largest degree, the call takes some tens of milliseconds on a CPU.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] when the device has too little memory.
@@ -106,8 +106,8 @@ pub trait Arithmetic: Backend {
         u64::MAX
     }
 
-    /// How many units of a plan's steps ([`super::plan::PlannedStep::units`]) take as long as the cheapest gate on this device, at
-    /// least 1. The engine uses this ratio to share the device's time between gates and numbers.
+    /// How many units of a plan's steps ([`super::plan::PlannedStep::units`]) take as long as the cheapest gate on this
+    /// device, at least 1. The engine uses this ratio to share the device's time between gates and numbers.
     fn units_of_a_gate(&self) -> u32 {
         1
     }
