@@ -69,7 +69,7 @@ pub struct Device {
     pub(crate) serve: Serve,
 }
 
-/// Returns what a key of these parameters needs on a device.
+/// Returns the memory that a key of these parameters takes on a device, and the cost of work under the key there.
 pub(crate) type Needs = Box<dyn Fn(&KeyParams) -> DeviceNeeds + Send + Sync>;
 
 /// Prepares a device for keys of these parameters, on the caller's thread. A failure is not reported here; the later

@@ -32,7 +32,8 @@ pub enum Prepared {
 }
 
 impl Prepared {
-    /// What a device prepares as this part of a session's key. `tables` names the parameter set of a CKKS key.
+    /// Returns the name of a part of a session's key. `tables` is the parameter set of a CKKS key, whose part
+    /// [`PartId::TABLES`] belongs to all sessions of the set.
     pub fn of(session: SessionId, part: PartId, tables: Option<ParamsId>) -> Prepared {
         match tables {
             Some(params) if part == PartId::TABLES => Prepared::Tables(params),

@@ -1,5 +1,5 @@
-//! Residency: which parts of keys and which tables are on a device, how many bytes they take, and which of them are
-//! evicted when others need room. Both are called parts here.
+//! Residency: the parts of keys and the tables on a device, their sizes, and the choice of those to evict when others
+//! need room. In this file, tables are parts too.
 //!
 //! The state of a part changes along `Absent -> Loading -> Resident <-> Pinned`, and from `Resident` through `Evicting`
 //! back to `Absent`. Bytes are taken when a load is commanded and given back when an eviction is commanded. The device

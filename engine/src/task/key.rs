@@ -146,7 +146,7 @@ impl<B: Schemes> PartOnDevice<B> {
     }
 }
 
-/// What a key needs on a device.
+/// The memory that a key takes on a device, and the cost of work under the key there.
 pub(crate) struct DeviceNeeds {
     /// Size of each part on the device, in bytes. The sizes are `u64::MAX` if the key is a CKKS key and the device does
     /// not compute on encrypted numbers.
@@ -185,7 +185,7 @@ impl KeyParams {
         }
     }
 
-    /// What the key needs on a device.
+    /// Returns the memory that the key takes on a device, and the cost of work under the key there.
     pub(crate) fn needs<B: Schemes>(&self, backend: &B) -> DeviceNeeds {
         match self {
             KeyParams::Gates(params) => {

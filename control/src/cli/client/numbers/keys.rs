@@ -259,7 +259,7 @@ impl KeysArgs {
     }
 }
 
-/// What an upload sends, and its progress.
+/// The keys that an upload sends, and its progress.
 struct Upload<P> {
     params: Params,
     public: Vec<u8>,
