@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use super::Batch;
 use super::bootstrap::BootstrapScratch;
-use super::together::{KeyDistances, SharesPlace, Tables, counts};
+use super::together::{KeyDistances, SharesPlace, Tables, Views, counts};
 use crate::error::Result;
-use crate::gpu::distance::{Distance, distance, words_between};
-use crate::gpu::{Device, Gpu, Table, View, ViewOf};
+use crate::gpu::distance::{Distance, distance};
+use crate::gpu::{Device, Gpu, Table};
 use crate::tfhe::cells::{Amplitude, CellKind, CellView, SlotCells};
 use crate::tfhe::gpu::cells::{INPUT_SUM_WORDS, WIRE_SUM_WORDS};
 use crate::tfhe::lwe::EIGHTH;
@@ -131,19 +131,15 @@ pub fn evaluate_cells<G: Gpu>(
 ) -> Result<()> {
     let (gpu, key, properties) = (device.gpu(), batches[0].key, device.gpu().properties());
     let (stems, p) = (&key.stems, &key.params);
-    let of_part = || part.iter().map(|(batch, _)| batches[*batch]);
-    let rotating: Vec<ViewOf<'_, G>> = of_part().map(|batch| View::all(&batch.key.bootstrap)).collect();
-    let switching: Vec<ViewOf<'_, G>> = of_part().map(|batch| View::all(&batch.key.key_switch)).collect();
-    let chunks: Vec<ViewOf<'_, G>> = of_part().flat_map(|batch| batch.arena.views()).collect();
+    let views = Views::of(part.iter().map(|(batch, _)| batches[*batch]));
+    let Views { rotating, switching, chunks } = &views;
     let mut lists = Lists::default();
     for (i, (batch, cells)) in part.iter().enumerate() {
-        let [bootstrap, key_switch] =
-            [&rotating, &switching].map(|views| distance(words_between(gpu, views[0].buf, views[i].buf)));
         let Batch { arena, cells: all, .. } = batches[*batch];
         let slot = arena.distances(gpu, chunks[0].buf);
         let half_turn = p.polynomial_size as u32;
         let cells = cells.clone().map(|at| all.cell(at));
-        lists.add(cells, half_turn, KeyDistances { bootstrap, key_switch }, slot);
+        lists.add(cells, half_turn, views.key_distances(gpu, i), slot);
     }
     let (rows, sums, results) = (lists.inputs.len(), lists.bootstrapped.len(), lists.results.len());
     let (words, wire_words) = (p.lwe_dimension + 1, p.extracted_dimension() + 1);
@@ -172,23 +168,23 @@ pub fn evaluate_cells<G: Gpu>(
     let exponent_rows = [exponents];
     let mut launches = Vec::new();
     if sums > 0 {
-        launches.extend(stems.cells.wire_sum(&chunks, table(sums_at), to_bootstrap, sums));
+        launches.extend(stems.cells.wire_sum(chunks, table(sums_at), to_bootstrap, sums));
         let shares = switches[0].shares(table(switches[0].first));
         let to = table(switched_to[0]);
-        launches.extend(stems.key_switch.run(&switching, to_bootstrap, to, &shares, &exponent_rows));
+        launches.extend(stems.key_switch.run(switching, to_bootstrap, to, &shares, &exponent_rows));
     }
     if rows > 0 {
-        launches.extend(stems.cells.input_sum(&chunks, table(inputs_at), exponents, rows));
+        launches.extend(stems.cells.input_sum(chunks, table(inputs_at), exponents, rows));
         let marks = stems.cells.mark_quarter(table(quarters_at), exponents, lists.quarters.len());
-        launches.extend(bootstrap.rotation(key, &rotating, &rotations, exponents, marks));
-        let wires = stems.sample_extract.run_wires(bootstrap.accumulators, table(wires_at), &chunks, lists.wire_count);
+        launches.extend(bootstrap.rotation(key, rotating, &rotations, exponents, marks));
+        let wires = stems.sample_extract.run_wires(bootstrap.accumulators, table(wires_at), chunks, lists.wire_count);
         launches.extend(wires);
     }
     if results > 0 {
-        launches.extend(stems.cells.wire_sum(&chunks, table(results_at), to_results, results));
+        launches.extend(stems.cells.wire_sum(chunks, table(results_at), to_results, results));
         let shares = switches[1].shares(table(switches[1].first));
         let to = table(switched_to[1]);
-        launches.extend(stems.key_switch.run(&switching, to_results, to, &shares, &chunks));
+        launches.extend(stems.key_switch.run(switching, to_results, to, &shares, chunks));
     }
     gpu.launch_all(&launches)
 }

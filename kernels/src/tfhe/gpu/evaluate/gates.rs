@@ -2,10 +2,9 @@
 
 use super::Batch;
 use super::bootstrap::BootstrapScratch;
-use super::together::{KeyDistances, Lists, Step, Tables, counts};
+use super::together::{Lists, Step, Tables, Views, counts};
 use crate::error::Result;
-use crate::gpu::distance::{distance, words_between};
-use crate::gpu::{Device, Gpu, Table, View, ViewOf};
+use crate::gpu::{Device, Gpu, Table, ViewOf};
 use crate::tfhe::SlotGate;
 use crate::tfhe::gpu::linear;
 
@@ -20,20 +19,12 @@ pub fn evaluate_gates<G: Gpu>(
 ) -> Result<Option<G::Readback>> {
     let (gpu, key, properties) = (device.gpu(), batches[0].key, device.gpu().properties());
     let (stems, p) = (&key.stems, &key.params);
-    let of_part = || part.iter().map(|(batch, _)| batches[*batch]);
-    let rotating: Vec<ViewOf<'_, G>> = of_part().map(|batch| View::all(&batch.key.bootstrap)).collect();
-    let switching: Vec<ViewOf<'_, G>> = of_part().map(|batch| View::all(&batch.key.key_switch)).collect();
-    let chunks: Vec<ViewOf<'_, G>> = of_part().flat_map(|batch| batch.arena.views()).collect();
+    let views = Views::of(part.iter().map(|(batch, _)| batches[*batch]));
+    let Views { rotating, switching, chunks } = &views;
     let mut lists = Lists::default();
     for (i, (batch, gates)) in part.iter().enumerate() {
-        let [bootstrap, key_switch] =
-            [&rotating, &switching].map(|views| distance(words_between(gpu, views[0].buf, views[i].buf)));
-        lists.add(
-            step,
-            gates,
-            KeyDistances { bootstrap, key_switch },
-            batches[*batch].arena.distances(gpu, chunks[0].buf),
-        );
+        let slot = batches[*batch].arena.distances(gpu, chunks[0].buf);
+        lists.add(step, gates, views.key_distances(gpu, i), slot);
     }
     let read: Vec<ViewOf<'_, G>> = copied.iter().flat_map(|batch| batch.arena.views()).collect();
     let mut copies = Vec::new();
@@ -63,14 +54,14 @@ pub fn evaluate_gates<G: Gpu>(
     let table = |first| Table { all: bootstrap.tables, first };
     let mut launches = Vec::new();
     if rows > 0 {
-        launches.extend(stems.linear.add(&chunks, table(sums), exponents, rows));
-        launches.extend(bootstrap.launches(key, &rotating, &rotations, extractions, [exponents, samples], gates));
+        launches.extend(stems.linear.add(chunks, table(sums), exponents, rows));
+        launches.extend(bootstrap.launches(key, rotating, &rotations, extractions, [exponents, samples], gates));
         let shares = switches.shares(table(switches.first));
-        launches.extend(stems.key_switch.run(&switching, samples, table(results), &shares, &chunks));
+        launches.extend(stems.key_switch.run(switching, samples, table(results), &shares, chunks));
     }
     if !lists.negations.is_empty() {
         let rows = lists.negations.len() / linear::NEGATE_WORDS;
-        launches.extend(stems.linear.negate(&chunks, table(negations), rows));
+        launches.extend(stems.linear.negate(chunks, table(negations), rows));
     }
     if !copied.is_empty() {
         launches.extend(stems.linear.add(&read, table(copies_at), reads, rows_read));

@@ -1,8 +1,9 @@
 //! Batches of several keys in one sequence of launches: how batches are split, and the tables that give each row's key
 //! and the places of its ciphertexts.
 
-use crate::gpu::distance::Distance;
-use crate::gpu::{Gpu, Shares, Table, shares};
+use super::Batch;
+use crate::gpu::distance::{Distance, distance, words_between};
+use crate::gpu::{Gpu, Shares, Table, View, ViewOf, shares};
 use crate::tfhe::backend::SlotGate;
 use crate::tfhe::gates::{self, Gate, REFRESH};
 use crate::tfhe::gpu::linear;
@@ -15,6 +16,36 @@ pub struct KeyDistances {
     pub bootstrap: Distance,
     /// Distance of the key-switching key.
     pub key_switch: Distance,
+}
+
+/// The keys and arenas of some batches in the card's memory.
+pub struct Views<'a, G: Gpu> {
+    /// The bootstrapping key of each batch.
+    pub rotating: Vec<ViewOf<'a, G>>,
+    /// The key-switching key of each batch.
+    pub switching: Vec<ViewOf<'a, G>>,
+    /// The chunks of the arenas, batch after batch.
+    pub chunks: Vec<ViewOf<'a, G>>,
+}
+
+impl<'a, G: Gpu> Views<'a, G> {
+    /// Views the keys and arenas of these batches.
+    pub fn of<'b: 'a>(batches: impl Iterator<Item = &'a Batch<'b, G>>) -> Self {
+        let mut views = Views { rotating: Vec::new(), switching: Vec::new(), chunks: Vec::new() };
+        for batch in batches {
+            views.rotating.push(View::all(&batch.key.bootstrap));
+            views.switching.push(View::all(&batch.key.key_switch));
+            views.chunks.extend(batch.arena.views());
+        }
+        views
+    }
+
+    /// Returns the distances from the first batch's key to the key of batch `at`.
+    pub fn key_distances(&self, gpu: &G, at: usize) -> KeyDistances {
+        let [bootstrap, key_switch] =
+            [&self.rotating, &self.switching].map(|views| distance(words_between(gpu, views[0].buf, views[at].buf)));
+        KeyDistances { bootstrap, key_switch }
+    }
 }
 
 /// Splits the gates of all batches into consecutive parts, each with at most `rows` bootstraps that read operands. A
