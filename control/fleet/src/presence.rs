@@ -1,0 +1,190 @@
+//! The workers that are there. Each worker tells its presence every second, and each member keeps the list of the workers
+//! that it has heard. Times are of the member's own clock, so clocks of machines are never compared.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::broker::is_name;
+use crate::lanes;
+
+/// How often a worker tells its presence.
+pub const PERIOD: Duration = Duration::from_secs(1);
+/// A worker that was not heard for this long is not there.
+pub const SILENCE: Duration = Duration::from_millis(3500);
+/// Versions of messages that this build reads, lowest first.
+pub const SPEAKS: [u32; 2] = [1, 1];
+/// Largest number of workers that a member lists.
+pub const WORKERS_MAX: usize = 4096;
+
+/// What a worker tells about itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Presence {
+    /// The worker's name, which is the name of its lane.
+    pub worker: String,
+    /// The worker's pool.
+    pub pool: String,
+    /// The worker's share of the flows, in proportion to the other workers of the pool. At least 1.
+    pub weight: u32,
+    /// The lowest and the highest version of messages that the worker reads.
+    pub speaks: [u32; 2],
+    /// The worker takes no new flows, because it is about to stop.
+    pub draining: bool,
+    /// The worker's build.
+    pub version: String,
+    /// Figures for operators.
+    pub load: Load,
+}
+
+/// Figures of a worker for operators.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Load {
+    /// The backends that compute, such as `cuda` and `cpu-avx512`.
+    pub devices: Vec<String>,
+    /// Messages that the worker has taken and not finished.
+    pub taken: u64,
+    /// Keys that are open.
+    pub keys: u64,
+    /// Bytes of memory of prepared keys.
+    pub resident_bytes: u64,
+}
+
+impl Presence {
+    /// Reads a presence. `None`: the bytes are no presence that a member may list.
+    pub fn read(bytes: &[u8]) -> Option<Presence> {
+        let presence: Presence = serde_json::from_slice(bytes).ok()?;
+        let is_valid = is_name(&presence.worker) && is_name(&presence.pool) && presence.weight > 0;
+        is_valid.then_some(presence)
+    }
+
+    /// Writes the presence.
+    pub fn write(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("texts and numbers are JSON")
+    }
+}
+
+/// The workers that a member has heard.
+#[derive(Default)]
+pub struct Workers {
+    heard: BTreeMap<String, (Presence, Instant)>,
+}
+
+impl Workers {
+    /// Notes that a worker is there. Returns whether the worker was not there before.
+    pub fn hear(&mut self, presence: Presence, now: Instant) -> bool {
+        if self.heard.len() >= WORKERS_MAX && !self.heard.contains_key(&presence.worker) {
+            return false;
+        }
+        let before = self.heard.insert(presence.worker.clone(), (presence, now));
+        before.is_none_or(|(_, at)| now.duration_since(at) >= SILENCE)
+    }
+
+    /// Notes that a worker has said that it leaves.
+    pub fn leave(&mut self, worker: &str) {
+        self.heard.remove(worker);
+    }
+
+    /// Drops the workers that were not heard for long. Returns their names.
+    pub fn forget_silent(&mut self, now: Instant) -> Vec<String> {
+        let silent = self.heard.extract_if(.., |_, (_, at)| now.duration_since(*at) >= SILENCE);
+        silent.map(|(worker, _)| worker).collect()
+    }
+
+    /// Returns the workers that are there.
+    pub fn live(&self, now: Instant) -> impl Iterator<Item = &Presence> {
+        let is_there = move |at: &Instant| now.duration_since(*at) < SILENCE;
+        self.heard.values().filter(move |(_, at)| is_there(at)).map(|(presence, _)| presence)
+    }
+
+    /// Returns the worker of a pool that owns a flow. `speaks`: the version of the message. Workers that drain own
+    /// nothing, unless all drain.
+    pub fn owner(&self, pool: &str, flow: &[u8], version: u32, now: Instant) -> Option<&str> {
+        let reads = |worker: &&Presence| (worker.speaks[0]..=worker.speaks[1]).contains(&version);
+        let of_pool = || self.live(now).filter(|worker| worker.pool == pool).filter(reads);
+        let stays = of_pool().filter(|worker| !worker.draining).map(named);
+        lanes::owner(flow, stays).or_else(|| lanes::owner(flow, of_pool().map(named)))
+    }
+
+    /// Returns the lanes for which a worker is the second.
+    pub fn seconded_by(&self, worker: &str, pool: &str, now: Instant) -> Vec<String> {
+        let of_pool = || self.live(now).filter(|worker| worker.pool == pool);
+        let stays = || of_pool().filter(|worker| !worker.draining).map(named);
+        let lanes = of_pool().map(|presence| presence.worker.as_str());
+        lanes.filter(|lane| lanes::second(lane, stays()) == Some(worker)).map(str::to_owned).collect()
+    }
+
+    /// Returns the highest version of messages that all workers of a pool read.
+    pub fn version(&self, pool: &str, now: Instant) -> u32 {
+        let highest = self.live(now).filter(|worker| worker.pool == pool).map(|worker| worker.speaks[1]).min();
+        highest.unwrap_or(SPEAKS[1]).clamp(SPEAKS[0], SPEAKS[1])
+    }
+}
+
+fn named(presence: &Presence) -> (&str, u32) {
+    (&presence.worker, presence.weight)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn presence(worker: &str) -> Presence {
+        Presence {
+            worker: worker.to_owned(),
+            pool: "default".to_owned(),
+            weight: 1,
+            speaks: SPEAKS,
+            draining: false,
+            version: "1".to_owned(),
+            load: Load::default(),
+        }
+    }
+
+    #[test]
+    fn a_worker_is_there_until_it_was_silent_for_long() {
+        let (mut workers, start) = (Workers::default(), Instant::now());
+        assert!(workers.hear(presence("a"), start));
+        assert!(!workers.hear(presence("a"), start + PERIOD));
+        let late = start + PERIOD + SILENCE;
+        assert_eq!(workers.live(late - Duration::from_millis(1)).count(), 1);
+        assert_eq!(workers.owner("default", b"flow", 1, late), None);
+        assert_eq!(workers.forget_silent(late), ["a"]);
+        assert!(workers.hear(presence("a"), late));
+    }
+
+    #[test]
+    fn a_worker_that_drains_or_cannot_read_the_message_owns_nothing() {
+        let (mut workers, now) = (Workers::default(), Instant::now());
+        workers.hear(Presence { draining: true, ..presence("drains") }, now);
+        workers.hear(Presence { speaks: [0, 0], ..presence("old") }, now);
+        workers.hear(Presence { pool: "other".to_owned(), ..presence("other") }, now);
+        // the draining worker is better than none
+        assert_eq!(workers.owner("default", b"flow", 1, now), Some("drains"));
+        workers.hear(presence("stays"), now);
+        for flow in 0..100u8 {
+            assert_eq!(workers.owner("default", &[flow], 1, now), Some("stays"));
+        }
+        assert_eq!(workers.owner("default", b"flow", 0, now), Some("old"));
+        // the lanes of both other workers have a second that stays
+        let seconds = ["stays", "old"].map(|worker| workers.seconded_by(worker, "default", now));
+        assert!(seconds[0].contains(&"old".to_owned()) && seconds[1].contains(&"stays".to_owned()));
+        assert_eq!(seconds.concat().iter().filter(|lane| *lane == "drains").count(), 1);
+        assert_eq!(workers.version("default", now), SPEAKS[0]);
+    }
+
+    #[test]
+    fn bytes_that_are_no_presence_are_not_listed() {
+        let read = |change: fn(&mut Presence)| {
+            let mut presence = presence("a");
+            change(&mut presence);
+            Presence::read(&presence.write())
+        };
+        assert_eq!(read(|_| ()), Some(presence("a")));
+        assert_eq!(read(|presence| presence.worker = "a.b".to_owned()), None);
+        assert_eq!(read(|presence| presence.worker = String::new()), None);
+        assert_eq!(read(|presence| presence.pool = ">".to_owned()), None);
+        assert_eq!(read(|presence| presence.weight = 0), None);
+        assert_eq!(Presence::read(b"{}"), None);
+    }
+}
