@@ -75,9 +75,14 @@ pub struct Message {
     pub left: Duration,
 }
 
-/// Identifies a published message in its queue.
+/// Identifies a published message in its lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Receipt(pub u64);
+pub struct Receipt {
+    /// The lane.
+    pub lane: Lane,
+    /// The message's number at the broker.
+    pub number: u64,
+}
 
 /// Why a message is not in its queue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -163,8 +168,8 @@ pub type Listener = Arc<dyn Fn(Heard) + Send + Sync>;
 
 /// A member's connection to the broker.
 pub trait Broker: Send + Sync {
-    /// Puts a message at the end of its lane. `before`: the receipt of an earlier call for the same message. If the lane
-    /// still has that message, nothing is put, and the receipt is returned again.
+    /// Puts a message at the end of its lane. `before`: the receipt of an earlier call for the same message, perhaps for
+    /// another lane. If that lane still has the message, nothing is put, and the receipt is returned again.
     fn publish<'a>(
         &'a self,
         message: &'a Message,

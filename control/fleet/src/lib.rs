@@ -8,9 +8,15 @@
 //! The rule of the whole fleet: the database says what is true, the broker says where to look, the object store has the
 //! bytes. Whatever a broker forgets, doubles, delays or reorders costs time only.
 
+pub mod asker;
+pub mod asking;
 pub mod broker;
 pub mod lanes;
 pub mod local;
+pub mod member;
+pub mod message;
 #[cfg(feature = "nats")]
 pub mod nats;
 pub mod presence;
+pub mod serving;
+pub mod taking;

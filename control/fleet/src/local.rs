@@ -174,9 +174,13 @@ impl Broker for LocalMember {
         let published = {
             let mut state = self.broker.state.lock();
             let State { lanes, last, .. } = &mut *state;
+            let now = time::Instant::now();
+            lanes.values_mut().for_each(|lane_state| lane_state.wake(now));
+            let same = before.filter(|before| {
+                let has = |lane_state: &LaneState| lane_state.messages().any(|one| one.receipt == before.number);
+                lanes.get(&before.lane).is_some_and(has)
+            });
             let lane_state = lanes.entry(lane.clone()).or_default();
-            lane_state.wake(time::Instant::now());
-            let same = before.filter(|before| lane_state.messages().any(|message| message.receipt == before.0));
             match same {
                 Some(same) => Ok(same.clone()),
                 None if lane_state.messages().filter(|message| message.flow == *flow).count() >= FLOW_MESSAGES_MAX => {
@@ -184,11 +188,11 @@ impl Broker for LocalMember {
                 }
                 None => {
                     *last += 1;
-                    let drop_at = time::Instant::now() + *left;
+                    let drop_at = now + *left;
                     let kept =
                         Kept { receipt: *last, flow: flow.clone(), content: content.clone(), deliveries: 0, drop_at };
                     lane_state.waiting.push_back(kept);
-                    Ok(Receipt(*last))
+                    Ok(Receipt { lane: lane.clone(), number: *last })
                 }
             }
         };

@@ -221,7 +221,7 @@ impl NatsBroker {
                 Ok(acknowledged) => match acknowledged.await {
                     Ok(acknowledged) => {
                         *self.heard_at.lock() = Instant::now();
-                        return Ok(Receipt(acknowledged.sequence));
+                        return Ok(Receipt { lane: message.lane.clone(), number: acknowledged.sequence });
                     }
                     Err(error) => error,
                 },
@@ -239,9 +239,9 @@ impl NatsBroker {
         }
     }
 
-    async fn has(&self, lane: &Lane, receipt: &Receipt) -> bool {
+    async fn has(&self, Receipt { lane, number }: &Receipt) -> bool {
         let Ok(stream) = self.streams.get_stream_no_info(self.stream_name(lane.queue)).await else { return false };
-        match stream.get_raw_message(receipt.0).await {
+        match stream.get_raw_message(*number).await {
             // a stream that was made again counts from 1 again
             Ok(found) => found.subject.starts_with(&format!("{}.", self.lane_subject(lane))),
             Err(_) => false,
@@ -295,7 +295,7 @@ impl Broker for NatsBroker {
     ) -> Calling<'a, Result<Receipt, NotPublished>> {
         Box::pin(async move {
             match before {
-                Some(before) if self.has(&message.lane, before).await => Ok(before.clone()),
+                Some(before) if self.has(before).await => Ok(before.clone()),
                 _ => self.put(message).await,
             }
         })

@@ -13,6 +13,8 @@ use crate::lanes;
 pub const PERIOD: Duration = Duration::from_secs(1);
 /// A worker that was not heard for this long is not there.
 pub const SILENCE: Duration = Duration::from_millis(3500);
+/// A worker that is not there is forgotten after this time. Until then, its lane has a second.
+pub const GONE: Duration = Duration::from_secs(120);
 /// Versions of messages that this build reads, lowest first.
 pub const SPEAKS: [u32; 2] = [1, 1];
 /// Largest number of workers that a member lists.
@@ -80,15 +82,9 @@ impl Workers {
         before.is_none_or(|(_, at)| now.duration_since(at) >= SILENCE)
     }
 
-    /// Notes that a worker has said that it leaves.
-    pub fn leave(&mut self, worker: &str) {
-        self.heard.remove(worker);
-    }
-
-    /// Drops the workers that were not heard for long. Returns their names.
-    pub fn forget_silent(&mut self, now: Instant) -> Vec<String> {
-        let silent = self.heard.extract_if(.., |_, (_, at)| now.duration_since(*at) >= SILENCE);
-        silent.map(|(worker, _)| worker).collect()
+    /// Forgets the workers that have been gone for long.
+    pub fn forget_gone(&mut self, now: Instant) {
+        self.heard.retain(|_, (_, at)| now.duration_since(*at) < GONE);
     }
 
     /// Returns the workers that are there.
@@ -106,11 +102,12 @@ impl Workers {
         lanes::owner(flow, stays).or_else(|| lanes::owner(flow, of_pool().map(named)))
     }
 
-    /// Returns the lanes for which a worker is the second.
+    /// Returns the lanes for which a worker is the second, those of workers included that are gone.
     pub fn seconded_by(&self, worker: &str, pool: &str, now: Instant) -> Vec<String> {
         let of_pool = || self.live(now).filter(|worker| worker.pool == pool);
         let stays = || of_pool().filter(|worker| !worker.draining).map(named);
-        let lanes = of_pool().map(|presence| presence.worker.as_str());
+        let remembered = self.heard.values().filter(|(presence, _)| presence.pool == pool);
+        let lanes = remembered.map(|(presence, _)| presence.worker.as_str());
         lanes.filter(|lane| lanes::second(lane, stays()) == Some(worker)).map(str::to_owned).collect()
     }
 
@@ -149,7 +146,11 @@ mod tests {
         let late = start + PERIOD + SILENCE;
         assert_eq!(workers.live(late - Duration::from_millis(1)).count(), 1);
         assert_eq!(workers.owner("default", b"flow", 1, late), None);
-        assert_eq!(workers.forget_silent(late), ["a"]);
+        // the lane of a worker that is gone has a second for a while
+        workers.hear(presence("b"), late);
+        assert_eq!(workers.seconded_by("b", "default", late), ["a"]);
+        workers.forget_gone(start + PERIOD + GONE);
+        assert!(workers.seconded_by("b", "default", late).is_empty());
         assert!(workers.hear(presence("a"), late));
     }
 

@@ -1,0 +1,200 @@
+//! Asks the workers of a fleet, and waits for their answers: drives [`Asking`] with a broker.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use tokio::time;
+
+use crate::asking::{Asking, NotAnswered, Step};
+use crate::broker::{Broker, Lane, Message, NotPublished, Queue, Topic};
+use crate::member::Ears;
+use crate::message::{Answer, Word, WorkHead};
+
+/// Makes the content of a message, for this attempt. A message that carries a token gets another one for each attempt.
+pub type MakeContent = Box<dyn Fn(u32) -> Bytes + Send + Sync>;
+
+/// Work for the workers.
+pub struct Asked {
+    /// The work's id.
+    pub id: String,
+    /// The flow: the session or the key. Its worker is chosen by this name.
+    pub flow: String,
+    /// The size of the work.
+    pub units: u64,
+    /// Until when an answer is of use.
+    pub deadline: Instant,
+    /// The content.
+    pub content: MakeContent,
+}
+
+/// The part of an API node that asks workers.
+pub struct Asker {
+    broker: Arc<dyn Broker>,
+    ears: Arc<Ears>,
+    member: String,
+    pool: String,
+    waiting: Mutex<HashMap<String, Waiting>>,
+    /// Counts for metrics.
+    pub counts: Counts,
+}
+
+/// Counts of an [`Asker`].
+#[derive(Default)]
+pub struct Counts {
+    /// Messages that were published, repetitions included.
+    pub published: AtomicU64,
+    /// Messages that were published again.
+    pub repeated: AtomicU64,
+    /// Calls for help.
+    pub helps: AtomicU64,
+}
+
+struct Waiting {
+    tell: mpsc::UnboundedSender<Word>,
+    done: Option<u64>,
+    begun: Instant,
+}
+
+/// Takes work out of the list when its caller stops waiting.
+struct Listed<'a> {
+    asker: &'a Asker,
+    id: String,
+}
+
+impl Drop for Listed<'_> {
+    fn drop(&mut self) {
+        self.asker.waiting.lock().remove(&self.id);
+    }
+}
+
+impl Asker {
+    /// Makes the part of a member that asks the workers of a pool.
+    pub fn new(broker: Arc<dyn Broker>, ears: Arc<Ears>, member: String, pool: String) -> Arc<Asker> {
+        let (waiting, counts) = Default::default();
+        let asker = Arc::new(Asker { broker, ears: ears.clone(), member, pool, waiting, counts });
+        ears.add_asker(&asker);
+        asker
+    }
+
+    /// Asks, and waits for the end of the work.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub async fn ask(&self, asked: Asked) -> Result<Bytes, NotAnswered> {
+        let (tell, mut hears) = mpsc::unbounded_channel();
+        let (id, begun) = (asked.id.clone(), Instant::now());
+        self.waiting.lock().insert(id.clone(), Waiting { tell, done: None, begun });
+        let listed = Listed { asker: self, id };
+        let mut asking = Asking::begin(begun, asked.deadline);
+        let answer = self.drive(&asked, &mut asking, &mut hears).await;
+        drop(listed);
+        // other messages of the same work may still wait
+        if asking.attempts() > 1 || (answer.is_err() && asking.attempts() > 0) {
+            self.cancel(&asked.id).await;
+        }
+        answer
+    }
+
+    async fn drive(
+        &self,
+        asked: &Asked,
+        asking: &mut Asking,
+        hears: &mut mpsc::UnboundedReceiver<Word>,
+    ) -> Result<Bytes, NotAnswered> {
+        loop {
+            let word = match asking.step(Instant::now()) {
+                Step::GiveUp(why) => return Err(why),
+                Step::Publish { before, attempt } => {
+                    let publishing = self.publish(asked, before.as_ref(), attempt);
+                    tokio::pin!(publishing);
+                    // the answer may come before the broker's word about the message
+                    tokio::select! {
+                        outcome = &mut publishing => {
+                            if let Ok(receipt) = &outcome && before.as_ref() != Some(receipt) {
+                                self.counts.published.fetch_add(1, Ordering::Relaxed);
+                                self.counts.repeated.fetch_add(u64::from(attempt > 1), Ordering::Relaxed);
+                            }
+                            asking.published(outcome, Instant::now())?;
+                            None
+                        }
+                        word = hears.recv() => word,
+                    }
+                }
+                Step::Help(receipt) => {
+                    self.counts.helps.fetch_add(1, Ordering::Relaxed);
+                    let lane = Bytes::from(receipt.lane.worker);
+                    // help that is not heard is asked for again
+                    let _ = self.broker.tell(Topic::Help, lane).await;
+                    None
+                }
+                Step::Wait(until) => time::timeout_at(until.into(), hears.recv()).await.ok().flatten(),
+            };
+            match word {
+                None => {}
+                Some(Word::Ended(end)) => return Ok(end),
+                Some(Word::Again(attempt)) => asking.again(attempt, Instant::now()),
+                Some(Word::Runs(_)) => asking.runs(Instant::now()),
+            }
+        }
+    }
+
+    async fn publish(
+        &self,
+        asked: &Asked,
+        before: Option<&crate::broker::Receipt>,
+        attempt: u32,
+    ) -> Result<crate::broker::Receipt, NotPublished> {
+        let now = Instant::now();
+        let (owner, version) = {
+            let workers = self.ears.workers.lock();
+            let version = workers.version(&self.pool, now);
+            (workers.owner(&self.pool, asked.flow.as_bytes(), version, now).map(str::to_owned), version)
+        };
+        let worker = owner.ok_or_else(|| NotPublished::Refused("no worker is there".to_owned()))?;
+        let left = asked.deadline.saturating_duration_since(now);
+        let head = WorkHead {
+            version,
+            id: asked.id.clone(),
+            attempt,
+            member: self.member.clone(),
+            left_ms: left.as_millis() as u64,
+            units: asked.units,
+        };
+        let content = head.write(&(asked.content)(attempt));
+        let lane = Lane { queue: Queue::Run, pool: self.pool.clone(), worker };
+        self.broker.publish(&Message { lane, flow: asked.flow.clone(), content, left }, before).await
+    }
+
+    /// Takes a worker's word. Words about work for which nobody waits are dropped.
+    pub fn hear(&self, Answer { id, word }: Answer) {
+        if let Some(waiting) = self.waiting.lock().get_mut(&id) {
+            if let Word::Runs(done) = word {
+                waiting.done = Some(done);
+            }
+            // the receiver may have been dropped
+            let _ = waiting.tell.send(word);
+        }
+    }
+
+    /// Returns how many units of some work are done. `None`: the work does not run, or another member asked for it.
+    pub fn done(&self, id: &str) -> Option<u64> {
+        self.waiting.lock().get(id).and_then(|waiting| waiting.done)
+    }
+
+    /// Tells all workers that nobody waits for some work any more.
+    pub async fn cancel(&self, id: &str) {
+        let _ = self.broker.tell(Topic::Cancel, Bytes::copy_from_slice(id.as_bytes())).await;
+    }
+
+    /// Returns how long the oldest work has waited that no worker has taken. In seconds.
+    pub fn oldest_waiting_s(&self) -> f64 {
+        let waiting = self.waiting.lock();
+        let oldest = waiting.values().filter(|waiting| waiting.done.is_none()).map(|waiting| waiting.begun).min();
+        oldest.map_or(0.0, |begun| begun.elapsed().as_secs_f64())
+    }
+}

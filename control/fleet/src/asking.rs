@@ -1,0 +1,240 @@
+//! The life of work at the member that asks: when to publish, to call for help, to publish again, to give up. Pure: time is an
+//! argument, and the simulator and [`crate::asker`] drive it.
+//!
+//! Publishing again is always allowed, because the work is a pure function and only the member that asks charges for it.
+
+use std::time::{Duration, Instant};
+
+use crate::broker::{NotPublished, Receipt};
+
+/// All workers are asked for help when no worker has taken the work for this long, and again after the same time.
+pub const HELP_AFTER: Duration = Duration::from_millis(200);
+/// After this time without a word of a worker, the member looks whether the lane still has the work.
+pub const SILENT_AFTER: Duration = Duration::from_millis(2500);
+/// A broker that takes no message is tried again after this time.
+const RETRY: Duration = Duration::from_millis(100);
+/// Work that no broker takes for this long fails.
+pub const REFUSED_MAX: Duration = Duration::from_secs(2);
+
+/// What the member does next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Publish the work. `before`: the receipt of the last attempt, unless that message is known to be gone.
+    Publish {
+        /// The receipt.
+        before: Option<Receipt>,
+        /// Which attempt the message would be.
+        attempt: u32,
+    },
+    /// Ask all workers to take work of the lane of this receipt.
+    Help(Receipt),
+    /// Wait for a word, at most until then.
+    Wait(Instant),
+    /// Give up.
+    GiveUp(NotAnswered),
+}
+
+/// Why work has no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotAnswered {
+    /// As many requests of the flow wait as may wait.
+    #[error("too many requests of this session or key wait")]
+    FlowFull,
+    /// No broker took the work, or no worker is there.
+    #[error("the fleet is not there: {0}")]
+    Unavailable(String),
+    /// The deadline has passed.
+    #[error("the deadline has passed")]
+    DeadlinePassed,
+}
+
+/// Work from its first message to its answer.
+pub struct Asking {
+    begun: Instant,
+    deadline: Instant,
+    attempts: u32,
+    receipt: Option<Receipt>,
+    /// When the lane was last known to have the work, or a worker spoke.
+    sign: Instant,
+    /// Since when no broker takes the work, and why.
+    refused: Option<(Instant, String)>,
+    /// When the next message may be tried.
+    publish_at: Option<Instant>,
+    help_at: Instant,
+    taken: bool,
+}
+
+impl Asking {
+    /// Begins the life of work with this deadline.
+    pub fn begin(now: Instant, deadline: Instant) -> Asking {
+        Asking {
+            begun: now,
+            deadline,
+            attempts: 0,
+            receipt: None,
+            sign: now,
+            refused: None,
+            publish_at: Some(now),
+            help_at: now + HELP_AFTER,
+            taken: false,
+        }
+    }
+
+    /// Returns how often the work was published.
+    pub fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// Returns the next step.
+    pub fn step(&mut self, now: Instant) -> Step {
+        if now >= self.deadline {
+            return Step::GiveUp(NotAnswered::DeadlinePassed);
+        }
+        if let Some((since, cause)) = &self.refused
+            && self.receipt.is_none()
+            && now.duration_since(*since) >= REFUSED_MAX
+        {
+            return Step::GiveUp(NotAnswered::Unavailable(cause.clone()));
+        }
+        let publish_at = self.publish_at.unwrap_or(self.sign + SILENT_AFTER);
+        if now >= publish_at {
+            return Step::Publish { before: self.receipt.clone(), attempt: self.attempts + 1 };
+        }
+        match &self.receipt {
+            Some(receipt) if !self.taken && now >= self.help_at => {
+                self.help_at = now + HELP_AFTER;
+                Step::Help(receipt.clone())
+            }
+            Some(_) if !self.taken => Step::Wait(publish_at.min(self.help_at).min(self.deadline)),
+            _ => Step::Wait(publish_at.min(self.deadline)),
+        }
+    }
+
+    /// Notes the outcome of [`Step::Publish`].
+    ///
+    /// # Errors
+    /// When the work must fail at once.
+    pub fn published(&mut self, outcome: Result<Receipt, NotPublished>, now: Instant) -> Result<(), NotAnswered> {
+        match outcome {
+            Ok(receipt) => {
+                if self.receipt.as_ref() != Some(&receipt) {
+                    self.attempts += 1;
+                    (self.taken, self.help_at) = (false, now + HELP_AFTER);
+                }
+                (self.receipt, self.refused, self.publish_at, self.sign) = (Some(receipt), None, None, now);
+                Ok(())
+            }
+            // an earlier message may still be answered
+            Err(NotPublished::FlowFull) if self.attempts == 0 => Err(NotAnswered::FlowFull),
+            Err(error) => {
+                let (since, _) = self.refused.take().unwrap_or((now, String::new()));
+                self.refused = Some((since, error.to_string()));
+                self.publish_at = Some(now + RETRY);
+                Ok(())
+            }
+        }
+    }
+
+    /// Notes that a worker has the work.
+    pub fn runs(&mut self, now: Instant) {
+        (self.taken, self.sign) = (true, now);
+        // a worker that has the work needs no further message
+        if self.receipt.is_some() {
+            self.publish_at = None;
+        }
+    }
+
+    /// Notes that a worker could not use the message of this attempt.
+    pub fn again(&mut self, attempt: u32, now: Instant) {
+        if attempt == self.attempts {
+            (self.receipt, self.taken, self.publish_at) = (None, false, Some(now));
+        }
+    }
+
+    /// Returns how long the work has waited since its begin.
+    pub fn waited(&self, now: Instant) -> Duration {
+        now.duration_since(self.begun)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::broker::{Lane, Queue};
+
+    fn receipt(number: u64) -> Receipt {
+        Receipt { lane: Lane { queue: Queue::Run, pool: "p".to_owned(), worker: "w".to_owned() }, number }
+    }
+
+    fn begin() -> (Asking, Instant) {
+        let now = Instant::now();
+        (Asking::begin(now, now + Duration::from_secs(60)), now)
+    }
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn work_that_no_worker_takes_calls_for_help_and_work_that_runs_does_not() {
+        let (mut asking, now) = begin();
+        assert_eq!(asking.step(now), Step::Publish { before: None, attempt: 1 });
+        asking.published(Ok(receipt(1)), now).unwrap();
+        assert_eq!(asking.step(now), Step::Wait(now + HELP_AFTER));
+        let later = now + HELP_AFTER;
+        assert_eq!(asking.step(later), Step::Help(receipt(1)));
+        assert_eq!(asking.step(later), Step::Wait(later + HELP_AFTER));
+        asking.runs(later);
+        assert_eq!(asking.step(later + HELP_AFTER), Step::Wait(later + SILENT_AFTER));
+    }
+
+    #[test]
+    fn a_silent_worker_leads_to_a_look_and_a_lost_message_to_another_attempt() {
+        let (mut asking, now) = begin();
+        asking.published(Ok(receipt(1)), now).unwrap();
+        asking.runs(now + ms(100));
+        let silent = now + ms(100) + SILENT_AFTER;
+        assert_eq!(asking.step(silent), Step::Publish { before: Some(receipt(1)), attempt: 2 });
+        // the lane still has it
+        asking.published(Ok(receipt(1)), silent).unwrap();
+        assert_eq!((asking.attempts(), asking.step(silent)), (1, Step::Wait(silent + SILENT_AFTER)));
+        // the lane has lost it
+        let lost = silent + SILENT_AFTER;
+        asking.published(Ok(receipt(2)), lost).unwrap();
+        assert_eq!((asking.attempts(), asking.step(lost)), (2, Step::Wait(lost + HELP_AFTER)));
+        // a word about the first message changes nothing
+        asking.again(1, lost);
+        assert_eq!(asking.step(lost), Step::Wait(lost + HELP_AFTER));
+        asking.again(2, lost);
+        assert_eq!(asking.step(lost), Step::Publish { before: None, attempt: 3 });
+    }
+
+    #[test]
+    fn a_fleet_that_takes_nothing_is_given_up_after_two_seconds_and_a_full_flow_at_once() {
+        let (mut asking, now) = begin();
+        let refused = || Err(NotPublished::Refused("away".to_owned()));
+        let mut at = now;
+        loop {
+            match asking.step(at) {
+                Step::Publish { .. } => asking.published(refused(), at).unwrap(),
+                Step::Wait(until) => at = until,
+                Step::GiveUp(why) => break assert!(matches!(why, NotAnswered::Unavailable(_))),
+                Step::Help(_) => panic!("nothing was published"),
+            }
+        }
+        assert!((REFUSED_MAX..REFUSED_MAX + ms(200)).contains(&at.duration_since(now)));
+        let (mut asking, now) = begin();
+        assert_eq!(asking.published(Err(NotPublished::FlowFull), now), Err(NotAnswered::FlowFull));
+    }
+
+    #[test]
+    fn work_ends_at_its_deadline_even_if_the_broker_takes_nothing_after_the_first_message() {
+        let (mut asking, now) = begin();
+        asking.published(Ok(receipt(1)), now).unwrap();
+        let late = now + SILENT_AFTER;
+        asking.published(Err(NotPublished::Refused("away".to_owned())), late).unwrap();
+        // the first message may still be answered
+        assert_eq!(asking.step(late + REFUSED_MAX), Step::Publish { before: Some(receipt(1)), attempt: 2 });
+        assert_eq!(asking.step(now + Duration::from_secs(60)), Step::GiveUp(NotAnswered::DeadlinePassed));
+    }
+}

@@ -1,0 +1,154 @@
+//! What a worker remembers of the work that it took. A message that comes twice is computed once. Pure: time is an argument.
+
+use std::collections::HashMap;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+/// How long an answer is remembered, for a message whose end did not reach the broker.
+pub const REMEMBERED: Duration = Duration::from_secs(60);
+/// Memory for answers.
+const ANSWERS_BYTES_MAX: usize = 64 << 20;
+/// Largest number of ids that are remembered.
+const IDS_MAX: usize = 1 << 16;
+/// Work that this many workers did not finish is failed by the next one. Such work may be what stops the workers.
+pub const DELIVERIES_MAX: u64 = 3;
+
+/// What a worker does with a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Take {
+    /// Compute the work.
+    Compute,
+    /// This worker computes the work already.
+    Runs,
+    /// The work has ended: send this answer again.
+    Answer(Bytes),
+    /// Nobody waits for the work any more.
+    Drop,
+    /// The work was not finished by [`DELIVERIES_MAX`] workers.
+    Poison,
+}
+
+/// The work that a worker took.
+#[derive(Default)]
+pub struct Taking {
+    known: HashMap<String, Known>,
+    /// The ids that have ended, oldest first.
+    ended: VecDeque<(Instant, String)>,
+    bytes: usize,
+}
+
+enum Known {
+    Runs,
+    Ended(Bytes),
+    Cancelled,
+}
+
+impl Taking {
+    /// Decides about a delivery of some work.
+    pub fn take(&mut self, id: &str, deliveries: u64, now: Instant) -> Take {
+        self.forget(now);
+        match self.known.get(id) {
+            Some(Known::Runs) => Take::Runs,
+            Some(Known::Ended(answer)) => Take::Answer(answer.clone()),
+            Some(Known::Cancelled) => Take::Drop,
+            None if deliveries > DELIVERIES_MAX => Take::Poison,
+            None => {
+                self.known.insert(id.to_owned(), Known::Runs);
+                Take::Compute
+            }
+        }
+    }
+
+    /// Notes the end of work that this worker computed. `None`: there is no answer, and the work may come again.
+    pub fn end(&mut self, id: &str, answer: Option<Bytes>, now: Instant) {
+        match answer {
+            Some(answer) if !matches!(self.known.get(id), Some(Known::Cancelled)) => {
+                self.bytes += answer.len();
+                self.known.insert(id.to_owned(), Known::Ended(answer));
+                self.ended.push_back((now, id.to_owned()));
+            }
+            Some(_) => {}
+            None => drop(self.known.remove(id)),
+        }
+        self.forget(now);
+    }
+
+    /// Notes that nobody waits for some work any more. Returns whether this worker computes the work.
+    pub fn cancel(&mut self, id: &str, now: Instant) -> bool {
+        let runs = match self.known.insert(id.to_owned(), Known::Cancelled) {
+            Some(Known::Cancelled) => return false,
+            Some(Known::Ended(answer)) => {
+                self.bytes -= answer.len();
+                return false;
+            }
+            Some(Known::Runs) => true,
+            None => false,
+        };
+        self.ended.push_back((now, id.to_owned()));
+        self.forget(now);
+        runs
+    }
+
+    /// Returns the number of pieces of work that this worker computes.
+    pub fn running(&self) -> usize {
+        self.known.values().filter(|known| matches!(known, Known::Runs)).count()
+    }
+
+    fn forget(&mut self, now: Instant) {
+        while let Some((at, _)) = self.ended.front()
+            && (now.duration_since(*at) >= REMEMBERED || self.bytes > ANSWERS_BYTES_MAX || self.ended.len() > IDS_MAX)
+        {
+            let (_, id) = self.ended.pop_front().expect("the queue has a front");
+            if let Some(Known::Ended(answer)) = self.known.remove(&id) {
+                self.bytes -= answer.len();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_that_comes_twice_is_computed_once() {
+        let (mut taking, now) = (Taking::default(), Instant::now());
+        assert_eq!(taking.take("a", 1, now), Take::Compute);
+        assert_eq!(taking.take("a", 2, now), Take::Runs);
+        taking.end("a", Some(Bytes::from_static(b"end")), now);
+        assert_eq!(taking.take("a", 3, now), Take::Answer(Bytes::from_static(b"end")));
+        assert_eq!(taking.take("a", 1, now + REMEMBERED), Take::Compute);
+        assert_eq!(taking.take("b", DELIVERIES_MAX + 1, now), Take::Poison);
+        // work that was given back may come again
+        taking.end("a", None, now);
+        assert_eq!((taking.take("a", 2, now), taking.running()), (Take::Compute, 1));
+    }
+
+    #[test]
+    fn cancelled_work_is_dropped_before_and_while_it_runs() {
+        let (mut taking, now) = (Taking::default(), Instant::now());
+        assert!(!taking.cancel("a", now));
+        assert_eq!(taking.take("a", 1, now), Take::Drop);
+        assert_eq!(taking.take("b", 1, now), Take::Compute);
+        assert!(taking.cancel("b", now) && !taking.cancel("b", now));
+        taking.end("b", Some(Bytes::from_static(b"end")), now);
+        assert_eq!((taking.take("b", 1, now), taking.bytes), (Take::Drop, 0));
+        taking.take("c", 1, now + REMEMBERED);
+        assert_eq!((taking.ended.len(), taking.known.len()), (0, 1));
+    }
+
+    #[test]
+    fn the_memory_of_answers_is_bounded() {
+        let (mut taking, now) = (Taking::default(), Instant::now());
+        let answer = Bytes::from(vec![0; 1 << 20]);
+        for number in 0..100 {
+            taking.take(&number.to_string(), 1, now);
+            taking.end(&number.to_string(), Some(answer.clone()), now);
+        }
+        assert!(taking.bytes <= ANSWERS_BYTES_MAX && taking.known.len() == ANSWERS_BYTES_MAX >> 20);
+        assert_eq!(taking.take("99", 2, now), Take::Answer(answer));
+        assert_eq!(taking.take("0", 2, now), Take::Compute);
+    }
+}
