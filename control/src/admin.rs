@@ -27,7 +27,7 @@ use crate::caller::{Environment, Plan, Role};
 use crate::clock::{Clock, Timestamp};
 use crate::config::Config;
 use crate::data_dir::DataDir;
-use crate::secrets::Secrets;
+use crate::secrets::{Purpose, Secrets};
 use crate::{database, ids};
 
 /// A new key.
@@ -38,6 +38,19 @@ pub struct CreatedKey {
     pub key_id: KeyId,
     /// The account that owns the key.
     pub account_id: AccountId,
+}
+
+/// Returns the key for the workers of the fleet, as 64 hexadecimal characters. The key follows from the server's secret.
+///
+/// # Errors
+/// When there is no secret: neither the settings nor the data folder have one.
+pub fn fleet_key(config: &Config) -> anyhow::Result<Zeroizing<String>> {
+    let folder = match &config.secret {
+        Some(_) => DataDir::at(&config.data_dir),
+        None => DataDir::of_node(&config.data_dir)?,
+    };
+    let secrets = Secrets::load(config.secret.as_ref(), &folder, true)?;
+    Ok(Zeroizing::new(hex::encode(&secrets.key(Purpose::Fleet)[..])))
 }
 
 /// Makes an API key for an existing account, or for a new account on this plan. The default plan is free, or trial for

@@ -5,11 +5,14 @@ mod ground;
 mod jobs;
 mod storage;
 mod worker;
+mod worker_node;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use store::Store;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
@@ -18,7 +21,6 @@ use zeroize::Zeroizing;
 use self::api::Listeners;
 use self::ground::Ground;
 use self::storage::Storage;
-use self::worker::OwnWorker;
 use crate::access::{Access, users};
 use crate::clock::Clock;
 use crate::config::Config;
@@ -27,8 +29,14 @@ use crate::docs::operations;
 use crate::events::deliver;
 use crate::router::Areas;
 use crate::secrets::Purpose;
-use crate::work::{EngineDevice, Here, Worker};
+use crate::work::fleet::{Fleet, Member, Role, WorkerPart, start_worker};
+use crate::work::{AccountDigests, EngineDevice, Here, KeyStore, Worker, Workers};
 use crate::{cache_store, fail_point, periodic};
+
+/// Longest time in which a stopping worker of a fleet finishes its work.
+pub const DRAIN_MAX: Duration = Duration::from_secs(10 * 60);
+
+pub use self::worker_node::WorkerNode;
 
 /// Starts nodes.
 pub struct App;
@@ -51,6 +59,8 @@ pub struct Running {
     areas: Areas,
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
+    /// The part that computes for a fleet.
+    part: Option<WorkerPart>,
     // the last field, because the fields are dropped in this order and the folder must stay locked while the others
     // exist
     _lock: NodeLock,
@@ -79,11 +89,11 @@ impl App {
         let storage = Storage::open(&config, &ground).await?;
         let listeners = Listeners::bind(&config).await?;
         storage.end_earlier_process(&ground.node_id, ground.clock.now()).await?;
-        let accounts = storage.secrets.key(Purpose::WorkAccounts);
-        let own = OwnWorker::start(&config.compute, &ground, devices, accounts).await?;
-        let asked = through(own.here.clone());
         let (api_addr, metrics_addr) = (listeners.api_addr, listeners.metrics_addr);
-        let areas = api::areas(&config, &ground, &storage, own, asked, api_addr).await?;
+        let Computing { workers, asked, part } =
+            computing(&config, &ground, &storage, devices, through, listeners.internal_addr).await?;
+        let keys = KeyStore::open(ground.data_dir.path(), &config.compute)?;
+        let areas = api::areas(&config, &ground, &storage, (workers, keys), asked, api_addr).await?;
 
         fail_point::watch();
         // read the lockouts before the first request, so that lockouts from before the start still hold
@@ -97,16 +107,58 @@ impl App {
             api_addr,
             metrics_addr,
             base_url: areas.web.base_url.clone(),
-            backend: areas.compute.here.backend().to_owned(),
-            device_name: areas.compute.here.device_name().to_owned(),
+            backend: areas.compute.workers.backend().to_owned(),
+            device_name: areas.compute.workers.device_name().to_owned(),
             has_api_keys: storage.has_api_keys,
             config,
             areas,
             stop,
             tasks,
+            part,
             _lock: ground.lock,
         })
     }
+}
+
+/// What computes for a node.
+struct Computing {
+    workers: Arc<Workers>,
+    asked: Arc<dyn Worker>,
+    part: Option<WorkerPart>,
+}
+
+/// Starts the worker of this process, unless the process only takes requests, and connects to the fleet, if the settings name
+/// one.
+async fn computing(
+    config: &Config,
+    ground: &Ground,
+    storage: &Storage,
+    devices: Option<Vec<EngineDevice>>,
+    through: fn(Here) -> Arc<dyn Worker>,
+    internal_addr: Option<SocketAddr>,
+) -> anyhow::Result<Computing> {
+    let accounts = || storage.secrets.key(Purpose::WorkAccounts);
+    let own = match config.fleet.role {
+        Role::Api => None,
+        Role::All | Role::Worker => Some(worker::start(&config.compute, ground, devices, accounts()).await?),
+    };
+    let member = Member::connect(&config.fleet, &ground.node_id, true).await?;
+    let (Some(member), Some(address)) = (member, internal_addr) else {
+        let here = own.context("ANGO_ROLE=api needs ANGO_NATS_URL")?;
+        let asked = through(here.clone());
+        return Ok(Computing { workers: Arc::new(Workers::here(here)), asked, part: None });
+    };
+    let url = config.fleet.internal_url.clone().unwrap_or_else(|| format!("http://{address}"));
+    let fleet = Fleet::new(&member, url);
+    let bucket = config.bucket.as_ref().context("a fleet needs ANGO_OBJECTS_URL")?;
+    let (key, offload) = (storage.secrets.key(Purpose::Fleet), ground.offload.clone());
+    let start = |here: &Here| {
+        let key_bytes_max = config.compute.key_bytes_max;
+        start_worker(&member, &config.fleet, here, &key, bucket, key_bytes_max, offload)
+    };
+    let part = own.as_ref().map(start).transpose()?;
+    let workers = Workers::of_fleet(fleet.clone(), own, Arc::new(AccountDigests::new(accounts())));
+    Ok(Computing { workers: Arc::new(workers), asked: Arc::new(fleet), part })
 }
 
 /// Starts to follow the news of other nodes, if the node has a cache store. Returns after the first attempt to connect,
@@ -157,6 +209,12 @@ impl Running {
         operations::page(&self.areas.docs)
     }
 
+    /// Returns how many workers of the fleet the node hears. 0: the node is no member of a fleet.
+    pub fn workers_heard(&self) -> usize {
+        let fleet = self.areas.compute.workers.fleet();
+        fleet.map_or(0, |fleet| fleet.ears().workers.lock().live(Instant::now()).count())
+    }
+
     /// The node's database.
     pub fn store(&self) -> &Store {
         &self.areas.compute.store
@@ -169,6 +227,9 @@ impl Running {
         web.drain();
         // this wait ends, because every request has a deadline
         web.in_flight.idle().await;
+        if let Some(part) = &self.part {
+            part.drain(DRAIN_MAX).await;
+        }
         let _ = self.stop.send(true);
         for task in self.tasks {
             if let Err(error) = task.await {
@@ -180,8 +241,9 @@ impl Running {
         // e-mails that are being sent, are recorded
         compute.unfinished.idle().await;
         access.api_keys.record_use().await;
-        let here = compute.here.clone();
-        if tokio::task::spawn_blocking(move || here.shutdown()).await.is_err() {
+        if let Some(here) = compute.workers.own().cloned()
+            && tokio::task::spawn_blocking(move || here.shutdown()).await.is_err()
+        {
             tracing::error!("the engine failed during its shutdown");
         }
         access.limits.close(access.clock.now()).await;

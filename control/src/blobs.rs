@@ -80,6 +80,19 @@ pub struct SealedObject {
     bytes: Bytes,
 }
 
+impl SealedObject {
+    /// Makes an object of bytes that are sealed under keys that [`Blobs`] does not have.
+    pub fn of_sealed(bytes: Vec<u8>) -> SealedObject {
+        let bytes = Bytes::from(bytes);
+        SealedObject { name: name_of(&bytes), bytes }
+    }
+
+    /// Returns the sealed bytes.
+    pub fn into_bytes(self) -> Bytes {
+        self.bytes
+    }
+}
+
 /// Why an object could not be read.
 #[derive(Debug)]
 pub enum Missing {

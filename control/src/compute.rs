@@ -14,7 +14,7 @@ use store::Store;
 
 use self::bits::CircuitsConfig;
 use self::bits::circuits::StoredNetlists;
-use self::bits::sessions::Sessions;
+use self::bits::sessions::{Sessions, SharedKeys};
 use self::numbers::vault::Vault;
 use self::operation::running::RunningOperations;
 use crate::access::limits::Limits;
@@ -24,7 +24,7 @@ use crate::clock::Clock;
 use crate::in_flight::InFlight;
 use crate::telemetry::Telemetry;
 use crate::web::offload::Offload;
-use crate::work::{Here, KeyStore, Worker};
+use crate::work::{KeyStore, Worker, Workers};
 
 /// Gate sessions and stored keys of a node, with the workers and everything else that computes with them.
 pub struct Compute {
@@ -32,9 +32,11 @@ pub struct Compute {
     pub(crate) store: Store,
     /// The worker that is asked.
     pub(crate) worker: Arc<dyn Worker>,
-    /// The worker of this process, which opens keys.
-    pub(crate) here: Here,
+    /// The workers of the node, which open keys.
+    pub(crate) workers: Arc<Workers>,
     pub(crate) keys: KeyStore,
+    /// The keys of sessions of the fleet whose member this node is.
+    pub(crate) shared_keys: Option<Arc<SharedKeys>>,
     pub(crate) sessions: Sessions,
     pub(crate) circuits: CircuitsConfig,
     pub(crate) netlists: StoredNetlists,

@@ -32,6 +32,7 @@ pub use crate::secrets::ServerSecret;
 pub use crate::tls::TlsConfig;
 pub use crate::web::cors::CorsOrigins;
 pub use crate::work::ComputeConfig;
+pub use crate::work::fleet::{BrokerUrl, FleetConfig, Role};
 use crate::work::memory_bytes;
 
 use addresses::{cors_origins, network, public_url};
@@ -118,6 +119,9 @@ pub struct Config {
     /// Whether health hides that the node has a GPU. For operators of a public cloud.
     #[arg(env = "ANGO_HEALTH_HIDE_GPU", default_value = "false")]
     pub hide_gpu: bool,
+    /// A service of several machines.
+    #[command(flatten)]
+    pub fleet: FleetConfig,
     /// Bounds on computing.
     #[command(flatten)]
     pub compute: ComputeConfig,
@@ -207,6 +211,7 @@ impl Config {
                 _ => {}
             }
         }
+        self.check_fleet()?;
         if self.payments.payments_provider == ProviderChoice::Stripe {
             let of_stripe = |name| ConfigError::new(name, "must be set if ANGO_PAYMENTS_PROVIDER is stripe");
             if self.payments.stripe_secret_key.is_none() {
@@ -226,6 +231,34 @@ impl Config {
         Ok(self)
     }
 
+    /// Checks the settings of a fleet against each other.
+    fn check_fleet(&self) -> Result<(), ConfigError> {
+        let FleetConfig { role, broker, key, .. } = &self.fleet;
+        let role_needs = |name| Err(ConfigError::new(name, "must be set if ANGO_ROLE is api or worker"));
+        match (role, broker) {
+            (Role::All, None) => return Ok(()),
+            (_, None) => return role_needs("ANGO_NATS_URL"),
+            (_, Some(_)) if self.bucket.is_none() => {
+                return Err(ConfigError::needs("ANGO_NATS_URL", "ANGO_OBJECTS_URL"));
+            }
+            _ => {}
+        }
+        match (role, key, &self.secret) {
+            (Role::Worker, None, _) => Err(ConfigError::new(
+                "ANGO_FLEET_KEY",
+                "must be set if ANGO_ROLE is worker: `ango admin fleet-key` prints it",
+            )),
+            (Role::Worker, _, Some(_)) => Err(ConfigError::new(
+                "ANGO_SECRET",
+                "must not be set if ANGO_ROLE is worker: give the worker ANGO_FLEET_KEY",
+            )),
+            (Role::All | Role::Api, Some(_), _) => {
+                Err(ConfigError::new("ANGO_FLEET_KEY", "is for workers alone: other roles derive it from ANGO_SECRET"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Whether the database is the file in the data folder.
     pub fn has_own_database(&self) -> bool {
         self.database_url == own_database_url(&self.data_dir)
@@ -236,7 +269,9 @@ impl Config {
     pub fn in_folder(data_dir: impl Into<PathBuf>) -> Config {
         let config = layers::parse(&layers::settings(|_| None, |_| None)).expect("the defaults are valid");
         let (data_dir, free) = (data_dir.into(), SocketAddr::from(([127, 0, 0, 1], 0)));
-        Config { listen: free, metrics_listen: free, database_url: own_database_url(&data_dir), data_dir, ..config }
+        let fleet = FleetConfig { internal_listen: free, ..config.fleet };
+        let database_url = own_database_url(&data_dir);
+        Config { listen: free, metrics_listen: free, database_url, data_dir, fleet, ..config }
     }
 }
 

@@ -82,6 +82,8 @@ pub enum Purpose {
     InvoicePages,
     /// Digests the ids of accounts for workers.
     WorkAccounts,
+    /// Seals the data keys of sessions of a fleet. Workers have this key and no other.
+    Fleet,
     /// Stored in the database, so that nodes can check that they have the same secret.
     Recognition,
 }
@@ -99,6 +101,7 @@ impl Purpose {
             Purpose::RefreshTokens => "ango refresh tokens",
             Purpose::InvoicePages => "ango invoice pages",
             Purpose::WorkAccounts => "ango accounts of work",
+            Purpose::Fleet => "ango fleet",
             Purpose::Recognition => "ango recognition",
         }
     }

@@ -7,12 +7,14 @@
 mod at_rest;
 mod bits;
 pub mod driver_trial;
+pub mod fleet;
 mod here;
 mod key;
 pub mod numbers;
 mod octets;
 mod open_keys;
 mod question;
+mod workers;
 
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -38,6 +40,7 @@ pub use here::Here;
 pub use key::{AccountDigests, KeyName, Operand, Share};
 pub use octets::{NotWork, read_end, read_work, write_end, write_work};
 pub use question::{Ending, Figures, Question, Work, WorkEnd, WorkError, Worker, ask};
+pub use workers::Workers;
 
 /// Limits on computing, as the engine defines them.
 #[derive(Clone, Debug, clap::Args)]
@@ -81,6 +84,8 @@ pub struct ComputeConfig {
     pub session_operand_bytes_max: u64,
 }
 
+/// Time after which a client should try again when no worker can be reached.
+const AWAY_RETRY: Duration = Duration::from_secs(2);
 const ROWS_MAX: RangeInclusive<u64> = BATCH_GATES_MAX as u64..=1 << 24;
 
 /// The result of a search for devices.
@@ -196,6 +201,10 @@ impl From<WorkError> for RunError {
         match error {
             WorkError::Engine(error) => error.into(),
             error @ (WorkError::Unfit(_) | WorkError::Dropped) => RunError::Api(ApiError::internal(error)),
+            WorkError::Away => {
+                let message = "no worker can be reached at the moment; nothing was charged";
+                RunError::Api(ApiError::unavailable("fleet", message).retry_after(AWAY_RETRY))
+            }
         }
     }
 }

@@ -42,8 +42,8 @@ pub use kernels::detect::{self, Choice, PassedOver};
 pub use kernels::tfhe::Gates;
 pub use kernels::tfhe::circuit::{GATES_MAX, PORT_BITS_MAX};
 pub use kernels::tfhe::{
-    Circuit, CircuitError, EvaluationKey, Gate, GateList, Lwe, LweList, OperandBlock, Params, Place, Plan, Preset,
-    SeededLweList, builtin, fold, mapping, noise,
+    Circuit, CircuitError, EvaluationKey, Gate, GateList, Lwe, LweList, ModSwitch, OperandBlock, Params, ParamsLiteral,
+    Place, Plan, Preset, SeededLweList, builtin, fold, mapping, noise,
 };
 pub use kernels::{Backend, DeviceInfo, Schemes, ckks};
 pub use operation::{Done, Failed, OnDone};

@@ -56,6 +56,7 @@ async fn with_session(kind: Kind) -> Option<(TempDir, String, Store)> {
         expires_at: 20,
         sealed_id: b"sealed",
         open_max: None,
+        key: None,
     };
     let opened = store.write(async |tx| tx.insert_gate_session(&session).await).await;
     assert_eq!(opened.unwrap(), SessionOpened::Opened);

@@ -1,9 +1,9 @@
 //! Asks the workers of a fleet, and waits for their answers: drives [`Asking`] with a broker.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -168,6 +168,28 @@ impl Asker {
         let content = head.write(&(asked.content)(attempt));
         let lane = Lane { queue: Queue::Run, pool: self.pool.clone(), worker };
         self.broker.publish(&Message { lane, flow: asked.flow.clone(), content, left }, before).await
+    }
+
+    /// Tells something to all members, and waits until every worker that is there has answered with its name under this id, at
+    /// most this long. Returns whether all have answered.
+    pub async fn collect(&self, id: &str, topic: Topic, content: Bytes, most: Duration) -> bool {
+        let (tell, mut hears) = mpsc::unbounded_channel();
+        let begun = Instant::now();
+        self.waiting.lock().insert(id.to_owned(), Waiting { tell, done: Some(0), begun });
+        let _listed = Listed { asker: self, id: id.to_owned() };
+        let mut silent: HashSet<String> =
+            self.ears.workers.lock().live(begun).map(|worker| worker.worker.clone()).collect();
+        if self.broker.tell(topic, content).await.is_err() {
+            return false;
+        }
+        let all = async {
+            while !silent.is_empty() {
+                if let Some(Word::Ended(worker)) = hears.recv().await {
+                    silent.retain(|name| name.as_bytes() != &worker[..]);
+                }
+            }
+        };
+        time::timeout(most, all).await.is_ok()
     }
 
     /// Takes a worker's word. Words about work for which nobody waits are dropped.

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use crate::asker::Asker;
 use crate::broker::{Heard, Listener, Topic};
@@ -23,7 +23,7 @@ pub struct Ears {
     pub workers: Mutex<Workers>,
     asker: OnceLock<Weak<Asker>>,
     serving: OnceLock<Weak<Serving>>,
-    news: OnceLock<OnNews>,
+    news: RwLock<Vec<OnNews>>,
 }
 
 impl Ears {
@@ -43,9 +43,9 @@ impl Ears {
         self.serving.get_or_init(|| Arc::downgrade(serving));
     }
 
-    /// Adds the function that takes news.
+    /// Adds a function that takes news.
     pub fn add_news(&self, news: OnNews) {
-        self.news.get_or_init(|| news);
+        self.news.write().push(news);
     }
 
     fn hear(&self, heard: Heard) {
@@ -65,9 +65,7 @@ impl Ears {
                 None => tracing::warn!("the presence of a worker is not readable"),
             },
             Heard::Told(Topic::News, bytes) => {
-                if let Some(news) = self.news.get() {
-                    news(bytes);
-                }
+                self.news.read().iter().for_each(|news| news(bytes.clone()));
             }
             Heard::Told(topic @ (Topic::Help | Topic::Cancel), bytes) => {
                 if let Some(serving) = self.serving.get().and_then(Weak::upgrade) {

@@ -63,7 +63,7 @@ pub trait Handler: Send + Sync {
     fn handle(&self, taken: Taken) -> Handling;
 
     /// Makes the answer for work that several workers did not finish.
-    fn poison(&self) -> Bytes;
+    fn poison(&self, id: &str) -> Bytes;
 
     /// Returns how many units of some work are done.
     fn done(&self, id: &str) -> u64;
@@ -311,7 +311,7 @@ impl Serving {
                     deliveries,
                     "several workers did not finish some work, so the work fails"
                 );
-                self.broker.answer(&head.member, ended(self.handler.poison()).write()).await?;
+                self.broker.answer(&head.member, ended(self.handler.poison(&head.id)).write()).await?;
             }
         }
         self.broker.done(&ticket).await

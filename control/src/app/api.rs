@@ -12,7 +12,6 @@ use tokio::task::JoinHandle;
 
 use super::ground::Ground;
 use super::storage::Storage;
-use super::worker::OwnWorker;
 use crate::access::api_key::ApiKeys;
 use crate::access::issuer::EmbeddedIssuer;
 use crate::access::key_set::IssuerKeys;
@@ -27,8 +26,8 @@ use crate::billing::mail::Mailer;
 use crate::billing::payments::{self, PaymentProvider};
 use crate::cache_store::CacheStore;
 use crate::compute::bits::circuits::StoredNetlists;
-use crate::compute::bits::sessions::Sessions;
-use crate::compute::keys_at_rest::KeysOfNode;
+use crate::compute::bits::sessions::{Sessions, SharedKeys};
+use crate::compute::keys_at_rest::{KeysOfFleet, KeysOfNode};
 use crate::compute::numbers::vault::Vault;
 use crate::compute::operation::running::RunningOperations;
 use crate::compute::{Compute, lease};
@@ -49,7 +48,8 @@ use crate::tls::Tls;
 use crate::web::Web;
 use crate::web::body::LARGEST_UPLOAD_BYTES;
 use crate::web::idempotency::Answers;
-use crate::work::Worker;
+use crate::work::fleet::{FleetSeal, internal};
+use crate::work::{KeyStore, Worker, Workers};
 
 /// Largest number of open connections of the listener for metrics and probes.
 const OPERATIONS_CONNECTIONS_MAX: usize = 64;
@@ -58,10 +58,14 @@ const OPERATIONS_CONNECTIONS_MAX: usize = 64;
 pub struct Listeners {
     api: TcpListener,
     metrics: TcpListener,
+    /// The internal listener of a member of a fleet.
+    internal: Option<TcpListener>,
     /// The address of the API's listener.
     pub api_addr: SocketAddr,
     /// The address of the listener for metrics and probes.
     pub metrics_addr: SocketAddr,
+    /// The address of the internal listener.
+    pub internal_addr: Option<SocketAddr>,
 }
 
 impl Listeners {
@@ -72,8 +76,13 @@ impl Listeners {
     pub async fn bind(config: &Config) -> anyhow::Result<Listeners> {
         let api = bind("ANGO_LISTEN", config.listen).await?;
         let metrics = bind("ANGO_METRICS_LISTEN", config.metrics_listen).await?;
+        let internal = match config.fleet.is_member() {
+            true => Some(bind("ANGO_INTERNAL_LISTEN", config.fleet.internal_listen).await?),
+            false => None,
+        };
         let (api_addr, metrics_addr) = (api.local_addr()?, metrics.local_addr()?);
-        Ok(Listeners { api, metrics, api_addr, metrics_addr })
+        let internal_addr = internal.as_ref().map(TcpListener::local_addr).transpose()?;
+        Ok(Listeners { api, metrics, internal, api_addr, metrics_addr, internal_addr })
     }
 
     /// Starts to serve the areas until the node stops. Returns a task for each listener.
@@ -83,13 +92,19 @@ impl Listeners {
         tls: Option<Tls>,
         areas: &Areas,
         stopped: &watch::Receiver<bool>,
-    ) -> [JoinHandle<()>; 2] {
+    ) -> Vec<JoinHandle<()>> {
         let api = router::router(areas.clone(), &config.cors_origins);
         let metrics = operations::router(areas.docs.clone());
-        [
+        let mut tasks = vec![
             tokio::spawn(listener::serve(self.api, tls, api, config.requests.connections_max, stopped.clone())),
             tokio::spawn(listener::serve(self.metrics, None, metrics, OPERATIONS_CONNECTIONS_MAX, stopped.clone())),
-        ]
+        ];
+        if let (Some(internal), Some(fleet)) = (self.internal, areas.compute.workers.fleet()) {
+            let routes = internal::router(fleet.internal());
+            let served = listener::serve(internal, None, routes, config.requests.connections_max, stopped.clone());
+            tasks.push(tokio::spawn(served));
+        }
+        tasks
     }
 }
 
@@ -102,8 +117,8 @@ pub fn url(config: &Config, address: SocketAddr) -> String {
     format!("{}://{address}", if config.tls.is_some() { "https" } else { "http" })
 }
 
-/// Makes the states of all areas. `asked`: the worker that the areas ask to compute. `own`: the worker of this process,
-/// which opens keys. Records that the sessions of an earlier process of this node are lost, and gives its reservations
+/// Makes the states of all areas. `asked`: the worker that the areas ask to compute. `workers`: the workers that open keys.
+/// `keys`: the keys of sessions of this process. Records that the sessions of an earlier process of this node are lost, and gives its reservations
 /// back.
 ///
 /// # Errors
@@ -112,7 +127,7 @@ pub async fn areas(
     config: &Config,
     ground: &Ground,
     storage: &Storage,
-    own: OwnWorker,
+    (workers, keys): (Arc<Workers>, KeyStore),
     asked: Arc<dyn Worker>,
     api_addr: SocketAddr,
 ) -> anyhow::Result<Areas> {
@@ -126,7 +141,7 @@ pub async fn areas(
     let provider = payments::provider(&config.payments)?;
     let web = making.web(&base_url);
     let access = making.access(&base_url).await?;
-    let compute = making.compute(&access, own, asked).await?;
+    let compute = making.compute(&access, workers, keys, asked).await?;
     Ok(Areas {
         events: making.events(),
         billing: making.billing(&access, provider.clone(), base_url)?,
@@ -206,10 +221,18 @@ impl Making<'_> {
         })
     }
 
+    /// Makes the place of the keys of the fleet's sessions.
+    fn shared_keys(self) -> anyhow::Result<Arc<SharedKeys>> {
+        let objects = self.storage.session_keys.clone().context("a fleet needs ANGO_OBJECTS_URL")?;
+        let seal = Arc::new(FleetSeal::new(&self.storage.secrets.key(Purpose::Fleet)));
+        Ok(Arc::new(SharedKeys { seal, objects }))
+    }
+
     async fn compute(
         self,
         access: &Access,
-        OwnWorker { here, keys }: OwnWorker,
+        workers: Arc<Workers>,
+        keys: KeyStore,
         asked: Arc<dyn Worker>,
     ) -> anyhow::Result<Arc<Compute>> {
         let Making { config, ground, storage } = self;
@@ -222,7 +245,7 @@ impl Making<'_> {
         let sessions = Sessions::start(
             store.clone(),
             node_id.clone(),
-            here.clone(),
+            workers.clone(),
             clock.clone(),
             telemetry.clone(),
             config.sessions.clone(),
@@ -242,7 +265,8 @@ impl Making<'_> {
             clock: clock.clone(),
             store: store.clone(),
             worker: asked,
-            here,
+            shared_keys: workers.fleet().is_some().then(|| self.shared_keys()).transpose()?,
+            workers,
             keys,
             sessions,
             circuits: config.circuits.clone(),
@@ -253,7 +277,11 @@ impl Making<'_> {
             unfinished: unfinished.clone(),
             telemetry: telemetry.clone(),
         });
-        compute.here.find_keys_in(KeysOfNode::of(&compute));
+        let keys = KeysOfNode::of(&compute);
+        if let Some(fleet) = compute.workers.fleet() {
+            fleet.find_keys_in(Arc::new(KeysOfFleet(keys.clone())));
+        }
+        compute.workers.find_keys_in(keys);
         Ok(compute)
     }
 

@@ -47,9 +47,12 @@ pub fn list(areas: &Areas, believed_for: Duration) -> Vec<Periodic> {
         Periodic::new("expired_sessions", seconds(1), (compute(), LostDevices::default()), |(compute, lost)| {
             // nothing here waits, so a database that hangs does not delay the erasure
             compute.sessions.erase_expired();
-            lost.watch(&compute.here.devices());
+            lost.watch(&compute.workers.devices());
             compute.telemetry.upkeep();
             Box::pin(std::future::ready(Ok(())))
+        }),
+        Periodic::new("sessions_of_the_fleet", seconds(1), compute(), |compute| {
+            Box::pin(checked(look_after_fleet(compute)))
         }),
         Periodic::new("records", seconds(1), compute(), |compute| Box::pin(look_after_records(compute))),
         office::jobs::periodic(&areas.office),
@@ -74,6 +77,14 @@ async fn done(work: impl Future<Output = ()>) -> anyhow::Result<()> {
 /// Does work whose errors the list logs.
 async fn checked<E: Into<anyhow::Error>>(work: impl Future<Output = Result<(), E>>) -> anyhow::Result<()> {
     work.await.map_err(E::into)
+}
+
+/// Looks after the sessions of the fleet, if the node is a member of one.
+async fn look_after_fleet(compute: &Compute) -> Result<(), store::Error> {
+    match &compute.shared_keys {
+        Some(shared) => compute.sessions.look_after_shared(shared).await,
+        None => Ok(()),
+    }
 }
 
 /// Records the ends of sessions and trials, looks after stored keys and ciphertexts, and bounds the database's log.

@@ -29,6 +29,8 @@ pub struct Storage {
     pub netlists: Option<Blobs>,
     /// Encryption keys, then ciphertexts.
     pub vault: [Blobs; 2],
+    /// Keys of sessions of a fleet. `None`: the objects are in a folder.
+    pub session_keys: Option<Blobs>,
     /// Whether every node of the database reads the objects.
     pub is_shared: bool,
 }
@@ -66,6 +68,7 @@ impl Storage {
         Ok(Storage {
             answers: blobs(ObjectKind::Answers)?,
             netlists: is_shared.then(|| blobs(ObjectKind::Circuits)).transpose()?,
+            session_keys: config.bucket.is_some().then(|| blobs(ObjectKind::Keys)).transpose()?,
             vault: [blobs(ObjectKind::EncryptionKeys)?, blobs(ObjectKind::Ciphertexts)?],
             store,
             has_api_keys,

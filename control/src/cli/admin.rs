@@ -38,8 +38,17 @@ pub enum Admin {
     Users(users::Users),
     ListLockouts(ListLockouts),
     ClearLockout(ClearLockout),
+    FleetKey(FleetKey),
     #[command(flatten)]
     Backups(backups::Backups),
+}
+
+/// Print the key for the workers of a fleet (ANGO_FLEET_KEY), which follows from the server's secret. With this key a worker
+/// opens the keys of sessions, and nothing else.
+#[derive(Debug, Args)]
+pub struct FleetKey {
+    #[command(flatten)]
+    common: Common,
 }
 
 /// Make an API key and print it once.
@@ -187,7 +196,18 @@ pub async fn run(command: Admin) -> anyhow::Result<()> {
         Admin::Users(command) => users::run(command).await,
         Admin::ListLockouts(args) => list_lockouts(args).await,
         Admin::ClearLockout(args) => clear_lockout(args).await,
+        Admin::FleetKey(args) => fleet_key(args),
     }
+}
+
+fn fleet_key(args: FleetKey) -> anyhow::Result<()> {
+    let key = admin::fleet_key(&args.common.config()?)?;
+    if args.common.json {
+        println!("{}", json!({ "fleet_key": *key }));
+    } else {
+        println!("{}", *key);
+    }
+    Ok(())
 }
 
 async fn create_key(args: CreateKey) -> anyhow::Result<()> {

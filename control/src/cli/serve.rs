@@ -8,14 +8,17 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::app::{App, Running};
-use crate::config::{Config, LogConfig};
+use crate::app::{App, Running, WorkerNode};
+use crate::config::{Config, LogConfig, Role};
 
 /// Runs a node until Ctrl-C or SIGTERM, then waits until running requests have finished, which may take as long as a
 /// request's deadline. A second signal ends the process at once.
 pub async fn run(config: Config) -> anyhow::Result<()> {
     start_log(&config.log)?;
     let mut signals = StopSignals::listen()?;
+    if config.fleet.role == Role::Worker {
+        return run_worker(&config, signals).await;
+    }
     let node = App::start(config).await?;
     announce(&node);
     if let Some(link) = node.first_setup_link().await? {
@@ -36,6 +39,28 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
             eprintln!("ango: stopped at once; some requests did not finish");
             // Exit here: to return an error would first drop the runtime. The runtime would wait for blocking work, and
             // tasks cancelled by the drop would log errors.
+            std::process::exit(1)
+        }
+    }
+}
+
+/// Runs a worker of a fleet until a signal to stop, then waits until its work has ended, at most 10 minutes. A second signal
+/// ends the process at once; other workers then compute its work again.
+async fn run_worker(config: &Config, mut signals: StopSignals) -> anyhow::Result<()> {
+    let node = WorkerNode::start(config, None).await?;
+    let (backend, device) = node.device();
+    println!("ango {}", env!("CARGO_PKG_VERSION"));
+    println!("  role     worker of the fleet {}", config.fleet.name);
+    println!("  metrics  http://{}/metrics", node.metrics_addr);
+    println!("  data     {}", config.data_dir.display());
+    println!("  backend  {backend} on {device}");
+    signals.next().await;
+    eprintln!("the worker stops when its work has ended; a second signal stops it at once");
+    tokio::select! {
+        () = node.shutdown() => Ok(()),
+        () = signals.next() => {
+            eprintln!("ango: stopped at once; other workers compute the unfinished work again");
+            // as above
             std::process::exit(1)
         }
     }

@@ -106,13 +106,16 @@ pub(super) fn variable(arg: &Arg) -> &str {
 }
 
 /// Returns a command whose arguments are all settings, each with its parser, in the order of docs/settings.md. The flag
-/// of a setting is the name of its variable without the prefix.
+/// of a setting is the name of its variable without the prefix, unless the setting names another flag because a command has
+/// an argument of that name.
 pub fn command() -> &'static Command {
     static COMMAND: LazyLock<Command> = LazyLock::new(|| {
         let command = Command::new("settings").no_binary_name(true).disable_help_flag(true);
         Config::augment_args(command).mut_args(|arg| {
             let name = variable(&arg);
-            let flag = name.trim_start_matches("ANGO_").trim_start_matches("SERVICE_").to_lowercase().replace('_', "-");
+            let flag =
+                || name.trim_start_matches("ANGO_").trim_start_matches("SERVICE_").to_lowercase().replace('_', "-");
+            let flag = arg.get_long().map_or_else(flag, str::to_owned);
             // clap removes the full stop at the end of a doc comment, so add it again
             let help = format!("{}.", help(&arg).trim_end_matches('.'));
             // a switch takes the values true and false

@@ -60,7 +60,7 @@ async fn provider(docs: &Docs) -> Option<Probed> {
 )]
 pub async fn brief(State(docs): State<Arc<Docs>>) -> Response {
     let (database, cache_store, provider) = tokio::join!(database(&docs), cache_store(&docs), provider(&docs));
-    let status = overall(&docs, &database, [&cache_store, &provider], &docs.compute.here.devices());
+    let status = overall(&docs, &database, [&cache_store, &provider], &docs.compute.workers.devices());
     let word = match status {
         HealthStatus::Healthy => "ok",
         HealthStatus::Degraded => "degraded",
@@ -83,8 +83,8 @@ pub async fn brief(State(docs): State<Arc<Docs>>) -> Response {
 )]
 pub async fn full(State(docs): State<Arc<Docs>>) -> Response {
     let (database, cache_store, provider) = tokio::join!(database(&docs), cache_store(&docs), provider(&docs));
-    let usage = docs.compute.here.usage();
-    let devices = docs.compute.here.devices();
+    let usage = docs.compute.workers.usage();
+    let devices = docs.compute.workers.devices();
     let computes = computing(&devices);
     let gpu = shown_gpu(&devices, docs.hide_gpu);
     let vault = &docs.compute.vault;

@@ -59,7 +59,7 @@ fn show_backlog(docs: &Docs, backlog: &Backlog) {
 /// Writes the page of metrics, with the present figures.
 pub fn page(docs: &Docs) -> String {
     let Docs { web, access, compute, .. } = docs;
-    let (usage, devices) = (compute.here.usage(), compute.here.devices());
+    let (usage, devices) = (compute.workers.usage(), compute.workers.devices());
     let (connections, locked) = (compute.store.connections(), access.limits.locked(access.clock.now()));
     web.telemetry.record(|| {
         counter!("ango_bootstraps_total").absolute(usage.units_done);

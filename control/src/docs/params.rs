@@ -60,7 +60,7 @@ pub async fn suggest(
     let presets = Preset::ALL.into_iter().filter(|preset| preset.security_bits() >= level.bits());
     let presets = presets.map(preset_facts).collect();
     let mut arithmetic = docs.searches.find(&docs.web.offload, asked).await?.to_vec();
-    let usage = docs.compute.here.usage();
+    let usage = docs.compute.workers.usage();
     for facts in &mut arithmetic {
         let warning = facts.bootstrap_needs.and_then(|needs| numbers::bootstrap_warning(&needs, &usage));
         facts.warnings.extend(warning);

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use super::bits::StoredKey;
+use super::fleet::FetchedKey;
 use super::key::KeyName;
 use super::numbers::StoredNumbersKey;
 use crate::web::error::ApiError;
@@ -13,6 +14,8 @@ use crate::web::error::ApiError;
 pub enum RestingKey {
     /// The key of a gate session.
     Session(Arc<StoredKey>),
+    /// The key of a gate session of a fleet.
+    Fetched(Arc<FetchedKey>),
     /// A stored key for encrypted numbers.
     Numbers(StoredNumbersKey),
 }

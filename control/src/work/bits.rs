@@ -30,22 +30,35 @@ pub use stored_key::{KeyStore, SealedKey, StoredKey};
 /// A key for gates, with the properties that its ciphertexts must match.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenKey {
-    name: KeyName,
-    weight: u32,
+    pub(super) name: KeyName,
+    pub(super) weight: u32,
     /// The key's preset.
     pub preset: Preset,
     /// Whether another library made the key. Then the preset's figures for security and failure do not hold for the
     /// key.
     pub imported: bool,
     /// The key's parameters, for which plans of circuits are made.
-    params: Params,
-    fingerprint: Option<[u8; 8]>,
+    pub(super) params: Params,
+    pub(super) fingerprint: Option<[u8; 8]>,
 }
 
 /// A session's key that is closed on drop, so that no key stays open when a request ends early.
 pub struct OwnedKey {
-    worker: Here,
+    /// The worker of this process that has the key. `None`: the workers of a fleet have it, and it outlives this value.
+    worker: Option<Here>,
     key: OpenKey,
+}
+
+impl OwnedKey {
+    /// Whether the workers of a fleet open the key.
+    pub fn is_shared(&self) -> bool {
+        self.worker.is_none()
+    }
+
+    /// Names a key that the workers of a fleet open.
+    pub fn of_fleet(key: OpenKey) -> OwnedKey {
+        OwnedKey { worker: None, key }
+    }
 }
 
 impl std::ops::Deref for OwnedKey {
@@ -65,7 +78,10 @@ impl OwnedKey {
             // the receiver may have been dropped
             let _ = erased.send(());
         };
-        self.worker.close_key(self.key.name, Box::new(tell));
+        match &self.worker {
+            Some(worker) => worker.close_key(self.key.name, Box::new(tell)),
+            None => tell(),
+        }
         hears
     }
 }
@@ -201,6 +217,11 @@ impl Program {
 }
 
 impl OpenKey {
+    /// Returns the key's name.
+    pub fn name(&self) -> KeyName {
+        self.name
+    }
+
     /// Makes the work of a question under this key.
     pub fn work(&self, id: OperationId, question: Question, deadline: Instant) -> Work {
         Work { id, key: self.name, weight: self.weight, question, deadline }
@@ -215,7 +236,7 @@ impl Here {
     /// # Errors
     /// When the worker has no room for the key.
     pub async fn open(&self, key: OpenKey) -> Result<OwnedKey, ApiError> {
-        let owned = OwnedKey { worker: self.clone(), key };
+        let owned = OwnedKey { worker: Some(self.clone()), key };
         self.opened(key.name, key.weight).await?;
         Ok(owned)
     }

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use api::{AccountId, OperationId};
-use engine::{Error, Failed, GateList, OPERATION_ROWS_MAX, OnErased, Params, Task};
+use engine::{Error, Failed, GateList, KeyParams, OPERATION_ROWS_MAX, OnErased, Params, Task};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot};
 
@@ -242,6 +242,11 @@ impl Here {
         }
     }
 
+    /// Closes and overwrites a session's key, also if work runs under it. The name stays: the next work opens the key again.
+    pub(super) fn overwrite(&self, name: KeyName) {
+        self.shared.keys.close(name, Box::new(|| {}));
+    }
+
     /// Returns the names of the keys for numbers that are open or being opened.
     pub fn open_numbers_keys(&self) -> Vec<KeyName> {
         let names = self.shared.keys.names();
@@ -370,6 +375,10 @@ async fn open(
             RestingKey::Session(key) => {
                 let shape = KeyShape::Bits(key.gate_params());
                 (engine.open(key, account, weight)?, shape)
+            }
+            RestingKey::Fetched(key) => {
+                let KeyParams::Gates(params) = *key.params() else { return Err(Error::Gone.into()) };
+                (engine.open(key, account, weight)?, KeyShape::Bits(params))
             }
             RestingKey::Numbers(key) => {
                 let shape = Arc::new(NumbersShape::of(&key, plaintexts));

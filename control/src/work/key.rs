@@ -48,6 +48,38 @@ impl KeyName {
         }
     }
 
+    /// Returns the first bytes of the session's digest. `None`: the name means a stored key.
+    pub fn session_bits(&self) -> Option<[u8; 16]> {
+        match self.key {
+            RestingId::Session(bits) => Some(bits.to_be_bytes()),
+            RestingId::Numbers(_) => None,
+        }
+    }
+
+    /// Returns the name as text: the account's digest, and the kind and the bits of the key. Also the flow of the key's work
+    /// in a fleet.
+    pub fn label(&self) -> String {
+        let account = self.account.0;
+        match self.key {
+            RestingId::Session(bits) => format!("s{account:032x}{bits:032x}"),
+            RestingId::Numbers(bits) => format!("n{account:032x}{bits:032x}"),
+        }
+    }
+
+    /// Reads a name that [`KeyName::label`] wrote.
+    pub fn of_label(label: &str) -> Option<KeyName> {
+        let digits =
+            label.get(1..).filter(|digits| digits.len() == 64 && digits.bytes().all(|c| c.is_ascii_hexdigit()))?;
+        let number = |digits| u128::from_str_radix(digits, 16).ok();
+        let (account, bits) = (AccountDigest(number(&digits[..32])?), number(&digits[32..])?);
+        let key = match label.as_bytes()[0] {
+            b's' => RestingId::Session(bits),
+            b'n' => RestingId::Numbers(bits),
+            _ => return None,
+        };
+        Some(KeyName { account, key })
+    }
+
     /// Whether the name means a key of this account.
     pub fn is_of(&self, share: Share) -> bool {
         self.account == share.account
@@ -136,5 +168,11 @@ mod tests {
         assert_ne!(name, numbers);
         assert_eq!((name.numbers_key_id(), numbers.numbers_key_id()), (None, Some(key_id)));
         assert!(name.is_of(share(&same, &first)) && !name.is_of(share(&same, &second)));
+        for name in [name, numbers] {
+            assert_eq!(KeyName::of_label(&name.label()), Some(name));
+        }
+        for wrong in ["", "s", "x00", &format!("x{}", &name.label()[1..]), &name.label()[..64]] {
+            assert_eq!(KeyName::of_label(wrong), None);
+        }
     }
 }

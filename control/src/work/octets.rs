@@ -13,13 +13,14 @@ use engine::{GateList, OPERATION_ROWS_MAX, OperandBlock, Place, WEIGHTS};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use self::behind::{Behind, VERSION, check_version, gate, nanoseconds, push_words, split, with_head};
+use self::behind::{Behind, VERSION, check_version, gate, nanoseconds, push_words};
 use super::bits::{InputNoise, Mapping};
 use super::key::{AccountDigest, KeyName, Operand, RestingId};
 use super::numbers::{Asked, Operation, Sources, StoredOperand};
 use super::question::{CircuitQuestion, GatesQuestion, NumbersQuestion, Question, Work};
 
 pub use self::behind::NotWork;
+pub(super) use self::behind::{split, with_head};
 pub use self::end::{read_end, write_end};
 
 #[derive(Serialize, Deserialize)]

@@ -160,6 +160,9 @@ pub enum WorkError {
     /// The worker dropped the work.
     #[error("the worker dropped the work")]
     Dropped,
+    /// No worker of the fleet can be reached.
+    #[error("no worker can be reached")]
+    Away,
 }
 
 /// The end of work, once the work has ended.

@@ -33,7 +33,40 @@ pub struct NewGateSession<'a> {
     pub sealed_id: &'a [u8],
     /// Largest number of open sessions of the account, including this one. `None`: no limit.
     pub open_max: Option<i64>,
+    /// The key at rest, if all members of a fleet share it.
+    pub key: Option<&'a FleetKey>,
 }
+
+/// The node of all sessions of a fleet, whose keys all members share.
+pub const FLEET: &str = "fleet";
+
+/// A session's evaluation key, as an object that all members of a fleet share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FleetKey {
+    /// The object's name.
+    pub object: String,
+    /// The object's size in bytes.
+    pub bytes: i64,
+    /// The data key under which the object is sealed, itself sealed.
+    pub secret: Vec<u8>,
+    /// JSON: the key's parameters and fingerprint.
+    pub facts: String,
+}
+
+/// The key of an open session of a fleet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenFleetKey {
+    /// The object's name.
+    pub object: String,
+    /// The sealed data key.
+    pub secret: Vec<u8>,
+    /// JSON: the key's parameters and fingerprint.
+    pub facts: String,
+    /// When the session expires, in microseconds since 1970.
+    pub expires_at: i64,
+}
+
+from_row!(OpenFleetKey { object, secret, facts, expires_at });
 
 /// A session's row. Times in microseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +79,8 @@ pub struct GateSession {
     pub node_id: Option<String>,
     /// When the lease of this node ends. `None` if the node was shut down normally.
     pub lease_until: Option<i64>,
+    /// Environment of the API key that opened the session.
+    pub environment: Environment,
     /// The preset's name in the specification.
     pub preset: String,
     /// Whether the session is blind: the server does not hold the secret key.
@@ -71,6 +106,7 @@ from_row!(GateSession {
     sealed_id,
     node_id,
     lease_until,
+    environment as word,
     preset,
     is_blind,
     imported,
@@ -174,7 +210,7 @@ macro_rules! select_sessions {
         concat!(
             "SELECT digest, sealed_id, node_id, ",
             "(SELECT lease_until FROM nodes n WHERE n.node_id = gate_sessions.node_id) AS lease_until, ",
-            "preset, is_blind, imported, state, created_at, expires_at, ended_at, gates_used, total_cost_milli_yen",
+            "environment, preset, is_blind, imported, state, created_at, expires_at, ended_at, gates_used, total_cost_milli_yen",
             $($rest)*
         )
     };
@@ -191,7 +227,7 @@ macro_rules! end_sessions {
                 $state,
                 ", ended_at = ",
                 $ended_at,
-                ", sealed_id = NULL ",
+                ", sealed_id = NULL, key_secret = NULL ",
                 "WHERE state = 'active' AND ",
                 $condition
             ),
@@ -200,7 +236,7 @@ macro_rules! end_sessions {
                 $state,
                 ", ended_at = ",
                 $ended_at,
-                ", sealed_id = NULL ",
+                ", sealed_id = NULL, key_secret = NULL ",
                 "WHERE digest IN (SELECT digest FROM gate_sessions WHERE state = 'active' AND ",
                 $condition,
                 " ORDER BY digest FOR NO KEY UPDATE)"
@@ -234,7 +270,8 @@ impl Tx {
             return Ok(SessionOpened::TooMany { first_ends_at });
         }
         let sql = "INSERT INTO gate_sessions (digest, account_id, environment, preset, is_blind, state, created_at, expires_at, \
-             node_id, sealed_id, imported) VALUES ($1, $2, $3, $4, $5, 'active', $6, $7, $8, $9, $10)";
+             node_id, sealed_id, imported, key_object, key_bytes, key_secret, key_facts) \
+             VALUES ($1, $2, $3, $4, $5, 'active', $6, $7, $8, $9, $10, $11, $12, $13, $14)";
         let values = values![
             session.digest,
             session.account_id,
@@ -245,7 +282,11 @@ impl Tx {
             session.expires_at,
             session.node_id,
             session.sealed_id,
-            session.imported
+            session.imported,
+            session.key.map(|key| key.object.as_str()),
+            session.key.map(|key| key.bytes),
+            session.key.map(|key| key.secret.as_slice()),
+            session.key.map(|key| key.facts.as_str())
         ];
         self.execute(sql, values).await?;
         Ok(SessionOpened::Opened)
@@ -257,6 +298,44 @@ impl Store {
     pub async fn gate_session(&self, account_id: &str, digest: &[u8; 32]) -> Result<Option<GateSession>> {
         let sql = select_sessions!(" FROM gate_sessions WHERE digest = $1 AND account_id = $2");
         self.db.fetch_optional(sql, values![digest, account_id]).await
+    }
+
+    /// Returns the key of an open session of a fleet. `None`: the session has ended, or its key is on one node alone.
+    /// `first`: the first bytes of the session's digest, at least 16.
+    pub async fn fleet_key(&self, first: &[u8]) -> Result<Option<OpenFleetKey>> {
+        let sql = "SELECT key_object AS object, key_secret AS secret, key_facts AS facts, expires_at FROM gate_sessions \
+             WHERE digest >= $1 AND digest <= $2 AND state = 'active' AND key_secret IS NOT NULL";
+        let mut last = first.to_vec();
+        last.resize(32, 0xff);
+        self.db.fetch_optional(sql, values![first, last.as_slice()]).await
+    }
+
+    /// Returns the digests of an account's open sessions of the fleet.
+    pub async fn fleet_sessions_of(&self, account_id: &str) -> Result<Vec<Vec<u8>>> {
+        let sql = "SELECT digest FROM gate_sessions WHERE account_id = $1 AND node_id = $2 AND state = 'active'";
+        let rows: Vec<(Vec<u8>,)> = self.db.fetch_all(sql, values![account_id, FLEET]).await?;
+        Ok(rows.into_iter().map(|(digest,)| digest).collect())
+    }
+
+    /// Returns the objects of keys whose sessions have ended, with the sessions' digests.
+    pub async fn ended_fleet_keys(&self, limit: i64) -> Result<Vec<(Vec<u8>, String)>> {
+        let sql =
+            "SELECT digest, key_object FROM gate_sessions WHERE key_object IS NOT NULL AND key_secret IS NULL LIMIT $1";
+        self.db.fetch_all(sql, values![limit]).await
+    }
+
+    /// Notes that the object of an ended session's key was removed.
+    pub async fn forget_fleet_key(&self, digest: &[u8]) -> Result<()> {
+        let sql = "UPDATE gate_sessions SET key_object = NULL WHERE digest = $1 AND key_secret IS NULL";
+        self.db.execute(sql, values![digest]).await.map(drop)
+    }
+
+    /// Returns the names of all objects of keys, for a sweep, and the sum of their bytes.
+    pub async fn fleet_key_objects(&self) -> Result<(Vec<String>, i64)> {
+        let sql = "SELECT key_object, COALESCE(key_bytes, 0) FROM gate_sessions WHERE key_object IS NOT NULL";
+        let rows: Vec<(String, i64)> = self.db.fetch_all(sql, values![]).await?;
+        let bytes = rows.iter().map(|(_, bytes)| bytes).sum();
+        Ok((rows.into_iter().map(|(object, _)| object).collect(), bytes))
     }
 
     /// Returns a page of this account's open sessions on all nodes of the database, as the node `asking` knows them.
@@ -295,7 +374,8 @@ impl Store {
         let done = self
             .db
             .execute(
-                "UPDATE gate_sessions SET state = $2, ended_at = $3, sealed_id = NULL WHERE digest = $1 AND state = 'active'",
+                "UPDATE gate_sessions SET state = $2, ended_at = $3, sealed_id = NULL, key_secret = NULL \
+                 WHERE digest = $1 AND state = 'active'",
                 values![digest, RecordedState::from(end).as_str(), at],
             )
             .await?;
@@ -319,7 +399,7 @@ impl Store {
     pub async fn forget_gate_sessions(&self, ended_before: i64) -> Result<u64> {
         // no lock order needed: charges do not lock sessions that ended long ago
         let sql = "DELETE FROM gate_sessions WHERE COALESCE(ended_at, expires_at) < $1 AND expires_at < $1 \
-             AND gates_used = 0 AND NOT EXISTS (SELECT 1 FROM gate_usage u WHERE u.session_digest = gate_sessions.digest) \
+             AND gates_used = 0 AND key_object IS NULL AND NOT EXISTS (SELECT 1 FROM gate_usage u WHERE u.session_digest = gate_sessions.digest) \
              AND NOT EXISTS (SELECT 1 FROM operations o WHERE o.session_digest = gate_sessions.digest)";
         self.db.execute(sql, values![ended_before]).await
     }

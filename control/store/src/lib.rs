@@ -74,7 +74,8 @@ pub use database::{Connections, Tx};
 pub use dropped_objects::DroppedObject;
 pub use encryption_keys::{DeletedKey, EncryptionKey, KeyMade, NewEncryptionKey};
 pub use gate_sessions::{
-    GateSession, GateUsage, NewGateSession, RecordedState, SessionEnd, SessionOpened, UsageTotals,
+    FLEET, FleetKey, GateSession, GateUsage, NewGateSession, OpenFleetKey, RecordedState, SessionEnd, SessionOpened,
+    UsageTotals,
 };
 pub use invoices::{DueNotice, Invoice, InvoiceItem, InvoiceState};
 pub use kept_answers::{Claimed, KeptAnswer, NewClaim};

@@ -22,6 +22,7 @@ mod errors;
 mod external_issuer;
 mod fair_deliveries;
 mod faults;
+mod fleet;
 mod gate_handles;
 mod generated_keys;
 mod health;

@@ -1,6 +1,7 @@
 //! The parts that the suites over the service share.
 
 pub mod canary;
+pub mod fleet;
 pub mod gates;
 pub mod http;
 pub mod issuer;

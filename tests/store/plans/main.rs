@@ -526,6 +526,7 @@ async fn tour(store: &Store) -> store::Result<()> {
             expires_at: 20,
             sealed_id: b"sealed",
             open_max: Some(9),
+            key: None,
         };
         store.write(async |tx| tx.insert_gate_session(&session).await).await?;
     }

@@ -74,6 +74,7 @@ fn session<'a>(digest: &'a [u8; 32], account_id: &'a str) -> NewGateSession<'a> 
         expires_at: 20,
         sealed_id: b"sealed",
         open_max: None,
+        key: None,
     }
 }
 

@@ -18,6 +18,7 @@ use axum::Json as Answer;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use store::FleetKey;
 
 use crate::access::limits::Quota;
 use crate::billing::charge::milliseconds;
@@ -113,6 +114,11 @@ pub async fn create_managed(
     if !compute.sessions.config.allow_server_held_key {
         return Err(disabled());
     }
+    // readings G13
+    if compute.shared_keys.is_some() {
+        let message = "keys that the server holds never leave their process, so a fleet has none";
+        return Err(ApiError::new(Code::FeatureDisabled, message));
+    }
     let preset = Preset::from_name(&request.preset).ok_or_else(|| {
         let names = Preset::ALL.map(Preset::name).join(", ");
         ApiError::new(Code::InvalidRequest, format!("preset must be one of {names}"))
@@ -137,6 +143,17 @@ async fn open(
     held: Option<HeldKey>,
 ) -> Result<Response, ApiError> {
     let session = compute.sessions.make(&caller, &compute.keys, key, held).await?;
+    record(compute, caller, claim, session, None).await
+}
+
+/// Writes the row of a session with the stored answer, and answers. `key`: the key at rest of a session of the fleet.
+async fn record(
+    compute: Arc<Compute>,
+    caller: Caller,
+    claim: Claim,
+    session: Arc<OpenSession>,
+    key: Option<FleetKey>,
+) -> Result<Response, ApiError> {
     let opened = tokio::spawn(async move {
         let mut answer = (StatusCode::CREATED, Answer(session.created())).into_response();
         if !session.record.is_blind {
@@ -145,7 +162,10 @@ async fn open(
         }
         let (answer, kept) = claim.keep(answer).await?;
         let open_max = compute.limits.of(caller.plan).open_sessions;
-        compute.sessions.open(&caller, session, open_max, kept.as_ref()).await?;
+        match &key {
+            None => compute.sessions.open(&caller, session, open_max, kept.as_ref()).await?,
+            Some(key) => compute.sessions.record_shared(&caller, session, key, open_max, kept.as_ref()).await?,
+        }
         Ok(answer)
     });
     opened.await?
@@ -172,6 +192,12 @@ pub async fn create_blind(
     claim: Claim,
     KeyUpload { bytes, reserved }: KeyUpload,
 ) -> Result<Response, ApiError> {
+    if let Some(shared) = compute.shared_keys.clone() {
+        let (session, key) = compute.sessions.open_shared(&caller, &shared, &compute.offload, bytes).await?;
+        // frees the upload's memory
+        drop(reserved);
+        return record(compute, caller, claim, session, Some(key)).await;
+    }
     let (keys, account, payer) = (compute.keys.clone(), caller.account.clone(), Payer::from(&caller));
     let reading = compute.offload.run(payer.clone(), move || keys.read(bytes, &account, &payer));
     let key = reading.await??.write().await?;

@@ -11,23 +11,24 @@
 
 mod local;
 mod record;
+mod shared;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use api::gates::Session;
 use api::pages::Page;
 use api::{AccountId, Code, SessionId};
 use parking_lot::Mutex;
-use store::{GateSession, KeptAnswer, SessionEnd, SessionOpened, Store};
+use store::{FLEET, FleetKey, GateSession, KeptAnswer, SessionEnd, SessionOpened, Store};
 use tokio::sync::oneshot;
 
 use self::local::LocalSessions;
 use self::record::{Elsewhere, SessionDigest, SessionRecord, digest};
 use super::{CircuitsConfig, SessionsConfig};
 use crate::access::api_key::invalid_key;
-use crate::caller::{Caller, Environment, Plan, UNLIMITED};
+use crate::caller::{Caller, Plan, UNLIMITED};
 use crate::clock::{Clock, Timestamp};
 use crate::compute::bits::workbench::{VALUES_BYTES_MAX, ValueMemory, Workbench};
 use crate::compute::held_keys::HeldKey;
@@ -37,10 +38,11 @@ use crate::sealing::Seal;
 use crate::telemetry::Telemetry;
 use crate::web::error::ApiError;
 use crate::web::pagination::{PageQuery, Position};
-use crate::work::{Here, KeyName, KeyStore, StoredKey};
+use crate::work::{KeyName, KeyStore, StoredKey, Workers};
 
 pub use self::local::OpenSession;
 pub use self::record::ended;
+pub use self::shared::SharedKeys;
 
 /// How long the record of an ended session without charges is kept: twice as long as requests are told how the session
 /// ended.
@@ -54,6 +56,8 @@ const OTHER_NODE_WAIT: Duration = Duration::from_secs(1);
 /// The place of a session that has not ended.
 enum SessionPlace {
     Here(Arc<OpenSession>),
+    /// In the fleet whose member this node is.
+    Shared(Arc<OpenSession>),
     /// On another node of this database.
     Elsewhere {
         digest: [u8; 32],
@@ -67,7 +71,7 @@ pub struct Sessions {
     store: Store,
     /// This node's id. Changes with each start.
     pub node_id: String,
-    here: Here,
+    workers: Arc<Workers>,
     clock: Clock,
     pub config: SessionsConfig,
     circuits: CircuitsConfig,
@@ -87,7 +91,7 @@ impl Sessions {
     pub async fn start(
         store: Store,
         node_id: String,
-        here: Here,
+        workers: Arc<Workers>,
         clock: Clock,
         telemetry: Arc<Telemetry>,
         config: SessionsConfig,
@@ -100,7 +104,7 @@ impl Sessions {
         }
         let values = Resource::memory(circuits.value_bytes_max, VALUES_BYTES_MAX as u64);
         let (open, unrecorded) = (LocalSessions::new(telemetry), Mutex::default());
-        Ok(Self { store, node_id, here, clock, config, circuits, seal, values, open, unrecorded })
+        Ok(Self { store, node_id, workers, clock, config, circuits, seal, values, open, unrecorded })
     }
 
     /// Makes a session with this key: puts the key at rest under the session's name and opens the key. Requests find
@@ -113,15 +117,11 @@ impl Sessions {
         held: Option<HeldKey>,
     ) -> Result<Arc<OpenSession>, ApiError> {
         let id = ids::session();
-        let (digest, share) = (digest(&id), self.here.share(&caller.account, caller.plan));
-        let key = self.here.open(keys.keep(KeyName::of_session(share, &digest), share, key)).await?;
+        let (digest, share) = (digest(&id), self.workers.share(&caller.account, caller.plan));
+        let here = self.workers.own().ok_or_else(|| ApiError::internal("this node does not compute"))?;
+        let key = here.open(keys.keep(KeyName::of_session(share, &digest), share, key)).await?;
         let created_at = self.clock.now();
-        let mut expires_at = created_at.plus(self.config.ttl);
-        if caller.environment == Environment::Trial {
-            // a trial's sessions end with the trial, on every node
-            let trial = self.store.trial(caller.account.as_str()).await?.ok_or_else(invalid_key)?;
-            expires_at = expires_at.min(Timestamp(trial.expires_at));
-        }
+        let expires_at = self.expires_at(caller, created_at).await?;
         let record = SessionRecord {
             digest,
             account: caller.account.clone(),
@@ -133,7 +133,8 @@ impl Sessions {
         };
         let bytes_max = self.circuits.session_value_bytes_max;
         let memory = ValueMemory::of_session(self.values.clone(), caller.into(), bytes_max);
-        Ok(Arc::new(OpenSession { record, id, key, held, bench: Arc::new(Workbench::new(memory)) }))
+        let bench = Arc::new(Workbench::new(memory));
+        Ok(Arc::new(OpenSession { record, id, key, held, bench, read_at: Instant::now() }))
     }
 
     /// Opens a session that [`Sessions::make`] made, if the account has fewer than `open_max` open sessions. Also
@@ -145,25 +146,39 @@ impl Sessions {
         open_max: u64,
         kept: Option<&KeptAnswer>,
     ) -> Result<(), ApiError> {
+        self.write_row(caller, &session, open_max, kept, None).await?;
+        self.open.add(session);
+        Ok(())
+    }
+
+    /// Writes the row of a session with the stored answer of its request. `key`: the key at rest, if all members of a fleet
+    /// share it.
+    async fn write_row(
+        &self,
+        caller: &Caller,
+        session: &OpenSession,
+        open_max: u64,
+        kept: Option<&KeptAnswer>,
+        key: Option<&FleetKey>,
+    ) -> Result<(), ApiError> {
         let sealed_id = self.seal.seal(session.record.account.as_str(), session.id.as_str().as_bytes());
         let open_max = (open_max != UNLIMITED).then_some(open_max as i64);
-        let new = session.record.new_row(caller.environment, &self.node_id, &sealed_id, open_max);
+        let node_id = if key.is_some() { FLEET } else { &self.node_id };
+        let new = session.record.new_row(caller.environment, node_id, &sealed_id, open_max, key);
         self.store
             .write(async |tx| match tx.insert_gate_session(&new).await? {
                 SessionOpened::Opened => Ok(tx.keep(kept).await?),
                 SessionOpened::TooMany { first_ends_at } => Err(too_many(caller.plan, first_ends_at.map(Timestamp))),
                 SessionOpened::NoAccount => Err(invalid_key()),
             })
-            .await?;
-        self.open.add(session);
-        Ok(())
+            .await
     }
 
     /// Returns the account's open session with this id. If the session has ended, the error says how. Another account's
     /// session and an unknown id are treated in the same way, including the look-up in the database (readings X14).
     pub async fn find(&self, account: &AccountId, id: &str) -> Result<Arc<OpenSession>, ApiError> {
         match self.locate(account, id).await? {
-            SessionPlace::Here(session) => Ok(session),
+            SessionPlace::Here(session) | SessionPlace::Shared(session) => Ok(session),
             SessionPlace::Elsewhere { lost: true, .. } => Err(ended(SessionEnd::Lost)),
             SessionPlace::Elsewhere { lost: false, .. } => Err(elsewhere()),
         }
@@ -176,12 +191,20 @@ impl Sessions {
         let digest = digest(&id);
         let now = self.clock.now();
         match self.open.get(account, &digest) {
+            Some(session) if session.key.is_shared() => {
+                if session.read_at.elapsed() < shared::BELIEVED && now < session.record.expires_at {
+                    return Ok(SessionPlace::Shared(session));
+                }
+            }
             Some(session) if now < session.record.expires_at => return Ok(SessionPlace::Here(session)),
             Some(session) => drop(self.end(&session, SessionEnd::Expired).await?),
             None => {}
         }
         let row = self.store.gate_session(account.as_str(), &digest).await?.ok_or_else(not_found)?;
         match Elsewhere::of_row(&row, &self.node_id, now) {
+            Elsewhere::OtherNode if row.node_id.as_deref() == Some(FLEET) && self.workers.fleet().is_some() => {
+                Ok(SessionPlace::Shared(self.read_shared(account, &id, &digest).await?))
+            }
             Elsewhere::OtherNode => Ok(SessionPlace::Elsewhere { digest, lost: false }),
             Elsewhere::LostNode => Ok(SessionPlace::Elsewhere { digest, lost: true }),
             Elsewhere::Ended(end) => Err(ended(end)),
@@ -230,6 +253,9 @@ impl Sessions {
     pub async fn delete(&self, account: &AccountId, id: &str) -> Result<(), ApiError> {
         let session = match self.locate(account, id).await? {
             SessionPlace::Here(session) => session,
+            SessionPlace::Shared(session) => {
+                return self.end_shared(&session.record.digest, session.key.name()).await;
+            }
             SessionPlace::Elsewhere { digest, .. } => {
                 // the session's node reads this within a second and overwrites the key
                 self.store.end_gate_session(&digest, SessionEnd::Deleted, self.clock.now().0).await?;
@@ -312,6 +338,9 @@ impl Sessions {
         if let Err(error) = self.store.end_gate_sessions_of(account, &self.node_id, self.clock.now().0).await {
             tracing::error!(cause = %error, "an account has ended, but the ends of its sessions could not be recorded");
         }
+        if let Err(error) = self.end_all_shared_of(account).await {
+            tracing::error!(cause = %error, "an account has ended, but its sessions of the fleet could not be ended");
+        }
     }
 
     /// Ends every session as lost, because the node stops (readings G13).
@@ -356,11 +385,11 @@ mod tests {
     use api::{KeyId, LineageId};
 
     use super::*;
-    use crate::caller::{Credential, Role};
+    use crate::caller::{Credential, Environment, Role};
     use crate::config::Config;
     use crate::resource::Payer;
     use crate::secrets::Key;
-    use crate::work::{Finding, KeysAtRest, Preset, RestingKey};
+    use crate::work::{Finding, Here, KeysAtRest, Preset, RestingKey};
 
     /// The keys of sessions alone.
     struct KeysInFolder(KeyStore);
@@ -386,7 +415,7 @@ mod tests {
         let sessions = Sessions::start(
             store.clone(),
             "node".to_owned(),
-            here.clone(),
+            Arc::new(Workers::here(here.clone())),
             clock,
             telemetry,
             config.sessions.clone(),

@@ -402,8 +402,8 @@ pub async fn delete(
             Ok(Some(deleted))
         });
         deleting.await?.ok_or_else(unknown_key)?;
-        let share = compute.here.share(&account, Plan::Free);
-        compute.here.release(KeyName::of_numbers_key(share, &key_id));
+        let share = compute.workers.share(&account, Plan::Free);
+        compute.workers.release(KeyName::of_numbers_key(share, &key_id)).await;
         compute.vault.erase_dropped().await?;
         Ok(Answer(DeletedEncryptionKey { key_id, status: "deleted".to_owned() }))
     });

@@ -28,6 +28,11 @@ pub struct PlannedOperation {
 }
 
 impl OpenNumbersKey {
+    /// Makes the key of this shape.
+    pub(in crate::work) fn of(name: KeyName, share: Share, shape: Arc<NumbersShape>) -> OpenNumbersKey {
+        OpenNumbersKey { name, weight: share.weight, shape }
+    }
+
     /// Returns the key's parameters.
     pub fn params(&self) -> &Params {
         &self.shape.key.params
@@ -90,6 +95,6 @@ impl Here {
     pub async fn open_numbers(&self, name: KeyName, share: Share) -> Result<OpenNumbersKey, ApiError> {
         let opened = self.opened(name, share.weight).await?;
         let KeyShape::Numbers(shape) = &opened.shape else { return Err(ApiError::internal("a key for gates")) };
-        Ok(OpenNumbersKey { name, weight: share.weight, shape: shape.clone() })
+        Ok(OpenNumbersKey::of(name, share, shape.clone()))
     }
 }

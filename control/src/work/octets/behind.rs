@@ -37,6 +37,11 @@ impl<'a> Behind<'a> {
         Ok(taken)
     }
 
+    /// Takes all bytes that were not taken.
+    pub fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.bytes)
+    }
+
     /// Takes this many words.
     pub fn words(&mut self, count: usize) -> Result<Vec<u32>, NotWork> {
         let bytes = self.take(count.checked_mul(4).ok_or_else(|| NotWork::because("too many words"))?)?;

@@ -106,7 +106,8 @@ fn failed(error: &WorkError) -> EndKind {
             Error::Config(cause) => EndKind::Config { cause },
         },
         WorkError::Unfit(cause) => EndKind::Unfit { cause },
-        WorkError::Dropped => EndKind::Dropped,
+        // no worker writes that it is away
+        WorkError::Dropped | WorkError::Away => EndKind::Dropped,
     }
 }
 

@@ -86,7 +86,7 @@ pub async fn prepare(
     let sources = sources(&session.bench, inputs, words.is_some())?;
     let text = netlist_text(compute, caller, circuit).await?;
     let bounds = NetlistBounds::of(&compute.circuits, caller.role);
-    let (key, memory, plans) = (*session.key, session.bench.memory.clone(), compute.here.plans());
+    let (key, memory, plans) = (*session.key, session.bench.memory.clone(), compute.workers.plans());
     let prepared = compute.offload.run(caller.into(), move || {
         let text = Arc::new(text);
         let netlist = read_netlist(&text, &bounds, "circuit")?;

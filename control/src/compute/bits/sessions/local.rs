@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use api::gates::CreatedSession;
 use api::{AccountId, SessionId};
@@ -29,6 +29,8 @@ pub struct OpenSession {
     pub held: Option<HeldKey>,
     /// The session's values and runs.
     pub bench: Arc<Workbench>,
+    /// When the session's row was written or read.
+    pub read_at: Instant,
 }
 
 impl OpenSession {
@@ -64,7 +66,8 @@ impl OpenSession {
     }
 }
 
-/// The sessions whose keys this process has. The engine's memory for keys bounds their number.
+/// The sessions whose keys this process has, and those of the fleet whose rows it read a moment ago. The engine's memory for
+/// keys bounds the number of the former.
 pub struct LocalSessions {
     open: RwLock<HashMap<SessionDigest, Arc<OpenSession>>>,
     telemetry: Arc<Telemetry>,
@@ -86,9 +89,19 @@ impl LocalSessions {
         self.open.read().get(digest).filter(|session| session.record.account == *account).cloned()
     }
 
-    /// Returns all sessions.
+    /// Returns all sessions whose keys this process has.
     pub fn all(&self) -> Vec<Arc<OpenSession>> {
-        self.open.read().values().cloned().collect()
+        self.open.read().values().filter(|session| !session.key.is_shared()).cloned().collect()
+    }
+
+    /// Drops what this process remembers of a session of the fleet.
+    pub fn forget(&self, digest: &SessionDigest) {
+        self.open.write().remove(digest);
+    }
+
+    /// Drops the sessions of the fleet whose rows were read longer ago.
+    pub fn forget_unread(&self, than: Duration) {
+        self.open.write().retain(|_, session| !session.key.is_shared() || session.read_at.elapsed() < than);
     }
 
     /// Removes a session and closes its key. The receiver gets a message when the key is overwritten. `None`: another
@@ -100,11 +113,13 @@ impl LocalSessions {
         mine.then(|| session.close(end, &self.telemetry))
     }
 
-    /// Removes the wanted sessions and closes their keys. Returns the removed sessions.
+    /// Removes the wanted sessions whose keys this process has, and closes the keys. Returns the removed sessions.
     pub fn remove_those(&self, end: SessionEnd, wanted: impl Fn(&SessionRecord) -> bool) -> Vec<Arc<OpenSession>> {
         let removed: Vec<_> = {
             let mut open = self.open.write();
-            open.extract_if(|_, session| wanted(&session.record)).map(|(_, session)| session).collect()
+            open.extract_if(|_, session| !session.key.is_shared() && wanted(&session.record))
+                .map(|(_, session)| session)
+                .collect()
         };
         for session in &removed {
             drop(session.close(end, &self.telemetry));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use api::gates::{SecurityClaim, Session, SessionState};
 use api::{AccountId, Code, MilliYen, SessionId};
 use sha2::{Digest as _, Sha256};
-use store::{GateSession, NewGateSession, RecordedState, SessionEnd};
+use store::{FleetKey, GateSession, NewGateSession, RecordedState, SessionEnd};
 
 use crate::caller::Environment;
 use crate::clock::Timestamp;
@@ -66,6 +66,7 @@ impl SessionRecord {
         node_id: &'a str,
         sealed_id: &'a [u8],
         open_max: Option<i64>,
+        key: Option<&'a FleetKey>,
     ) -> NewGateSession<'a> {
         NewGateSession {
             digest: &self.digest,
@@ -79,6 +80,7 @@ impl SessionRecord {
             expires_at: self.expires_at.0,
             sealed_id,
             open_max,
+            key,
         }
     }
 
@@ -173,6 +175,7 @@ mod tests {
             sealed_id: None,
             node_id: node_id.map(str::to_owned),
             lease_until,
+            environment: Environment::Live,
             preset: "fast_128".to_owned(),
             is_blind: true,
             imported: false,

@@ -62,9 +62,9 @@ async fn under_key(
     let records = operands(compute, caller, record, ciphertext_ids, Touch::Use).await?;
     let wanted = records.len();
     compute.vault.check_place(&record.node_id)?;
-    let share = compute.here.share(&caller.account, caller.plan);
+    let share = compute.workers.share(&caller.account, caller.plan);
     let key_id = record.key_id.parse().map_err(ApiError::internal)?;
-    let key = Arc::new(compute.here.open_numbers(KeyName::of_numbers_key(share, &key_id), share).await?);
+    let key = Arc::new(compute.workers.open_numbers(KeyName::of_numbers_key(share, &key_id), share).await?);
     let payer = Payer::from(caller);
     // memory for each operand as bytes and as 32-bit words, and for the result as words, as bytes and as base64
     let words = key.ciphertext_words_bytes();

@@ -8,11 +8,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use api::Environment;
-use store::Store;
+use api::{AccountId, Environment};
+use store::{EncryptionKey, Store};
 use tokio::runtime::Handle;
+use zeroize::Zeroizing;
 
-use super::material::{Owner, all_rows, read_row, stored_row};
+use super::material::{Owner, all_rows, read_recorded_params, read_row, stored_row};
 use super::params_and_fingerprint;
 use crate::caller::Plan;
 use crate::compute::Compute;
@@ -20,8 +21,70 @@ use crate::compute::numbers::vault::Vault;
 use crate::resource::Payer;
 use crate::web::error::ApiError;
 use crate::web::offload::Offload;
+use crate::work::fleet::access::{KeyAccess, RowAccess};
 use crate::work::numbers::{StoredNumbersKey, StoredRow};
 use crate::work::{AccountDigests, KeyName};
+
+/// The records of a stored key.
+pub struct Rows {
+    record: EncryptionKey,
+    owner: Owner,
+    stored: Vec<StoredRow>,
+    /// The objects of the rows, by the rows' indices.
+    objects: HashMap<i64, String>,
+}
+
+/// Reads the records of a stored key. `None`: no account has a key of this name.
+pub async fn rows_of(
+    store: &Store,
+    vault: &Vault,
+    accounts: &AccountDigests,
+    name: KeyName,
+) -> Result<Option<Rows>, ApiError> {
+    let Some(key_id) = name.numbers_key_id() else { return Ok(None) };
+    let Some(account) = store.account_of_encryption_key(key_id.as_str()).await? else { return Ok(None) };
+    let account: AccountId = account.parse().map_err(ApiError::internal)?;
+    // the plan changes the weight alone
+    if !name.is_of(accounts.share(&account, Plan::Free)) {
+        return Ok(None);
+    }
+    let Some(record) = store.encryption_key(account.as_str(), key_id.as_str()).await? else { return Ok(None) };
+    vault.check_place(&record.node_id)?;
+    let rows = all_rows(store, &record.material_id).await?;
+    let payer = match record.environment {
+        Environment::Trial => Payer::trial(account.clone()),
+        Environment::Live | Environment::Test | Environment::Dev => Payer::account(account.clone()),
+    };
+    Ok(Some(Rows {
+        stored: rows.iter().map(stored_row).collect(),
+        objects: rows.into_iter().map(|row| (row.row_index, row.object)).collect(),
+        owner: Owner { account, payer },
+        record,
+    }))
+}
+
+impl Rows {
+    /// Reads the container of a row. `None`: the row was deleted.
+    pub async fn read(&self, vault: &Vault, row_index: i64) -> Result<Option<Zeroizing<Vec<u8>>>, ApiError> {
+        let Some(object) = self.objects.get(&row_index) else { return Ok(None) };
+        read_row(vault, &self.owner, &self.record.material_id, row_index, (&self.record.node_id, object)).await
+    }
+
+    /// Says how a worker of a fleet gets the key.
+    pub fn access(&self) -> Result<KeyAccess, ApiError> {
+        let rows = self.stored.iter().map(|row| RowAccess {
+            kind: row.kind.clone(),
+            element: row.element,
+            level: row.level,
+            row_index: row.row_index,
+        });
+        Ok(KeyAccess::Numbers {
+            params: read_recorded_params(&self.record.params, &self.record.scheme)?,
+            fingerprint: hex::encode(&self.record.fingerprint),
+            rows: rows.collect(),
+        })
+    }
+}
 
 /// Reads the records of a stored key. The key's rows stay in the vault until a device needs them. `None`: no account
 /// has a key of this name.
@@ -32,33 +95,16 @@ pub async fn find(
     accounts: Arc<AccountDigests>,
     name: KeyName,
 ) -> Result<Option<StoredNumbersKey>, ApiError> {
-    let Some(key_id) = name.numbers_key_id() else { return Ok(None) };
-    let Some(account) = store.account_of_encryption_key(key_id.as_str()).await? else { return Ok(None) };
-    let account = account.parse().map_err(ApiError::internal)?;
-    // the plan changes the weight alone
-    if !name.is_of(accounts.share(&account, Plan::Free)) {
-        return Ok(None);
-    }
-    let Some(record) = store.encryption_key(account.as_str(), key_id.as_str()).await? else { return Ok(None) };
-    vault.check_place(&record.node_id)?;
-    let rows = all_rows(&store, &record.material_id).await?;
-    let stored: Vec<StoredRow> = rows.iter().map(stored_row).collect();
-    let payer = match record.environment {
-        Environment::Trial => Payer::trial(account.clone()),
-        Environment::Live | Environment::Test | Environment::Dev => Payer::account(account.clone()),
-    };
-    let (owner, runtime) = (Owner { account, payer: payer.clone() }, Handle::current());
-    let (material_id, place) = (record.material_id.clone(), record.node_id.clone());
-    let objects: HashMap<i64, String> = rows.into_iter().map(|row| (row.row_index, row.object)).collect();
-    let read = move |row_index: i64| {
-        let object = objects.get(&row_index).ok_or("a row has no record")?;
-        let reading = read_row(&vault, &owner, &material_id, row_index, (&place, object));
-        // blocks a thread of the engine, not of the runtime
-        let read = runtime.block_on(reading).map_err(|error| error.message)?;
-        read.ok_or_else(|| "a row was deleted".to_owned())
-    };
+    let Some(mut rows) = rows_of(&store, &vault, &accounts, name).await? else { return Ok(None) };
+    let (stored, payer, runtime) = (std::mem::take(&mut rows.stored), rows.owner.payer.clone(), Handle::current());
+    let rows = Arc::new(rows);
     let made = offload.run(payer, move || {
-        let (params, fingerprint) = params_and_fingerprint(&record)?;
+        let (params, fingerprint) = params_and_fingerprint(&rows.record)?;
+        let read = move |row_index: i64| {
+            // blocks a thread of the engine, not of the runtime
+            let read = runtime.block_on(rows.read(&vault, row_index)).map_err(|error| error.message)?;
+            read.ok_or_else(|| "a row was deleted".to_owned())
+        };
         StoredNumbersKey::of_rows(&params, fingerprint, stored, Box::new(read))
     });
     made.await?.map(Some)
@@ -66,12 +112,13 @@ pub async fn find(
 
 /// Closes keys that are deleted or idle. A job calls this every second or two.
 pub async fn look_after(compute: &Compute) {
-    compute.here.close_idle();
-    for name in compute.here.open_numbers_keys() {
+    let Some(here) = compute.workers.own() else { return };
+    here.close_idle();
+    for name in here.open_numbers_keys() {
         let Some(key_id) = name.numbers_key_id() else { continue };
         match compute.store.account_of_encryption_key(key_id.as_str()).await {
             Ok(Some(_)) => {}
-            Ok(None) => compute.here.release(name),
+            Ok(None) => here.release(name),
             Err(error) => {
                 tracing::warn!(%error, "whether an encryption key was deleted could not be read from the database")
             }

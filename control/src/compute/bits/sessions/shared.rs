@@ -1,0 +1,167 @@
+//! Sessions of a fleet: any API node serves any session. The key is an object in the bucket, and the session's row says where
+//! and how it is opened. An API node remembers a session's row for a second.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use api::{AccountId, SessionId};
+use store::{FLEET, FleetKey, KeptAnswer, SessionEnd};
+use zeroize::Zeroizing;
+
+use super::Sessions;
+use super::local::OpenSession;
+use super::record::{SessionDigest, SessionRecord, digest, ended};
+use crate::blobs::{Blobs, SealedObject};
+use crate::caller::{Caller, Environment};
+use crate::clock::Timestamp;
+use crate::compute::bits::workbench::{ValueMemory, Workbench};
+use crate::ids;
+use crate::resource::Payer;
+use crate::web::error::ApiError;
+use crate::web::offload::Offload;
+use crate::work::fleet::{FleetSeal, KeyFacts};
+use crate::work::{KeyName, OwnedKey};
+
+/// How long an API node believes a session's row without reading it again.
+pub const BELIEVED: Duration = Duration::from_secs(1);
+/// Time after which a client should try again when the bucket takes no key.
+const RETRY: Duration = Duration::from_secs(30);
+/// Number of objects of ended sessions that one round removes.
+const REMOVED_MAX: i64 = 256;
+
+/// Where the keys of a fleet's sessions are.
+pub struct SharedKeys {
+    /// Seals data keys.
+    pub seal: Arc<FleetSeal>,
+    /// The keys in the bucket.
+    pub objects: Blobs,
+}
+
+impl Sessions {
+    /// Opens a session of the fleet on an uploaded key: puts the key into the bucket, and writes the session's row with the
+    /// request's stored answer.
+    pub async fn open_shared(
+        &self,
+        caller: &Caller,
+        shared: &SharedKeys,
+        offload: &Offload,
+        bytes: Zeroizing<Vec<u8>>,
+    ) -> Result<(Arc<OpenSession>, FleetKey), ApiError> {
+        let id = ids::session();
+        let (digest, share) = (digest(&id), self.workers.share(&caller.account, caller.plan));
+        let (name, seal) = (KeyName::of_session(share, &digest), shared.seal.clone());
+        let sealed = offload.run(Payer::from(caller), move || seal.read(name, share, &bytes)).await??;
+        let (facts, size) = (sealed.facts.write(), sealed.object.len() as i64);
+        let object = shared.objects.put(SealedObject::of_sealed(sealed.object)).await.map_err(|error| {
+            tracing::error!(error, "an evaluation key could not be written to the bucket");
+            ApiError::unavailable("keys", "the node cannot store the key at the moment").retry_after(RETRY)
+        })?;
+        let key = KeyFacts::open_key(&facts, name)?;
+        let created_at = self.clock.now();
+        let record = SessionRecord {
+            digest,
+            account: caller.account.clone(),
+            preset: key.preset.name().into(),
+            is_blind: true,
+            imported: key.imported,
+            created_at,
+            expires_at: self.expires_at(caller, created_at).await?,
+        };
+        let session = self.shared_session(record, id, OwnedKey::of_fleet(key), Payer::from(caller));
+        Ok((session, FleetKey { object, bytes: size, secret: sealed.secret, facts }))
+    }
+
+    fn shared_session(&self, record: SessionRecord, id: SessionId, key: OwnedKey, payer: Payer) -> Arc<OpenSession> {
+        let memory = ValueMemory::of_session(self.values.clone(), payer, self.circuits.session_value_bytes_max);
+        let bench = Arc::new(Workbench::new(memory));
+        Arc::new(OpenSession { record, id, key, held: None, bench, read_at: Instant::now() })
+    }
+
+    /// Returns the account's session of the fleet with this id, from its row.
+    pub(super) async fn read_shared(
+        &self,
+        account: &AccountId,
+        id: &SessionId,
+        digest: &SessionDigest,
+    ) -> Result<Arc<OpenSession>, ApiError> {
+        let gone = || ended(SessionEnd::Deleted);
+        let row = self.store.gate_session(account.as_str(), digest).await?.ok_or_else(gone)?;
+        let key = self.store.fleet_key(&digest[..16]).await?.ok_or_else(gone)?;
+        let record = SessionRecord::of_row(account, &row).ok_or_else(gone)?;
+        let trial = row.environment == Environment::Trial;
+        let payer = if trial { Payer::trial(account.clone()) } else { Payer::account(account.clone()) };
+        // the names of accounts do not depend on the plan, and the weight is on record
+        let share = self.workers.share(account, crate::caller::Plan::Free);
+        let key = KeyFacts::open_key(&key.facts, KeyName::of_session(share, digest))?;
+        let session = self.shared_session(record, id.clone(), OwnedKey::of_fleet(key), payer);
+        self.open.add(session.clone());
+        Ok(session)
+    }
+
+    /// Ends a session of the fleet: its row first, which erases its data key, then its key on all workers. Returns when all
+    /// workers have overwritten the key, after 5 seconds at the latest.
+    pub(super) async fn end_shared(&self, digest: &SessionDigest, name: KeyName) -> Result<(), ApiError> {
+        self.store.end_gate_session(digest, SessionEnd::Deleted, self.clock.now().0).await?;
+        self.open.forget(digest);
+        if let Some(fleet) = self.workers.fleet()
+            && !fleet.end_key(name).await
+        {
+            tracing::warn!("not all workers have told that a deleted session's key is overwritten");
+        }
+        Ok(())
+    }
+
+    /// Ends the sessions of an account in the fleet, and tells the workers.
+    pub(super) async fn end_all_shared_of(&self, account: &str) -> Result<(), store::Error> {
+        let Some(fleet) = self.workers.fleet() else { return Ok(()) };
+        let digests = self.store.fleet_sessions_of(account).await?;
+        if digests.is_empty() {
+            return Ok(());
+        }
+        self.store.end_gate_sessions_of(account, FLEET, self.clock.now().0).await?;
+        let Ok(id) = account.parse() else { return Ok(()) };
+        let share = self.workers.share(&id, crate::caller::Plan::Free);
+        for digest in digests.iter().filter_map(|digest| digest.as_slice().try_into().ok()) {
+            self.open.forget(digest);
+            fleet.tell_end(KeyName::of_session(share, digest)).await;
+        }
+        Ok(())
+    }
+
+    /// Records the ends of expired sessions of the fleet, and removes the keys of ended sessions from the bucket. Every API
+    /// node does this.
+    pub async fn look_after_shared(&self, shared: &SharedKeys) -> Result<(), store::Error> {
+        self.open.forget_unread(BELIEVED);
+        self.store.expire_gate_sessions(FLEET, self.clock.now().0).await?;
+        for (digest, object) in self.store.ended_fleet_keys(REMOVED_MAX).await? {
+            shared.objects.remove(&object).await;
+            self.store.forget_fleet_key(&digest).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes the row of a session of the fleet, and lets requests find it.
+    pub async fn record_shared(
+        &self,
+        caller: &Caller,
+        session: Arc<OpenSession>,
+        key: &FleetKey,
+        open_max: u64,
+        kept: Option<&KeptAnswer>,
+    ) -> Result<(), ApiError> {
+        self.write_row(caller, &session, open_max, kept, Some(key)).await?;
+        self.open.add(session);
+        Ok(())
+    }
+
+    pub(super) async fn expires_at(&self, caller: &Caller, created_at: Timestamp) -> Result<Timestamp, ApiError> {
+        let expires_at = created_at.plus(self.config.ttl);
+        if caller.environment != Environment::Trial {
+            return Ok(expires_at);
+        }
+        // a trial's sessions end with the trial, on every node
+        let trial = self.store.trial(caller.account.as_str()).await?;
+        let trial = trial.ok_or_else(crate::access::api_key::invalid_key)?;
+        Ok(expires_at.min(Timestamp(trial.expires_at)))
+    }
+}

@@ -1,0 +1,127 @@
+//! Workers on other machines. An API node asks ([`Fleet`]), and a worker takes work from its lane and computes
+//! ([`start_worker`]). The crate `fleet` has the lanes and the broker; this folder has what a message contains, and how keys
+//! reach a worker.
+//!
+//! Only names pass the broker. Operands up to 64 KB are in the message; larger ones, keys and large results pass the API
+//! node's internal listener, which a worker calls with the token of the request.
+
+pub mod access;
+mod asks;
+mod caller;
+mod computes;
+mod content;
+mod frames;
+pub mod internal;
+mod member;
+mod news;
+mod pending;
+mod session_key;
+mod worker;
+mod worker_keys;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use ::fleet::broker::is_name;
+
+use crate::parsers::parsed;
+use crate::secrets::{Key, ServerSecret};
+
+pub use self::asks::Fleet;
+pub use self::member::{BrokerUrl, Member};
+pub use self::session_key::{FleetSeal, KeyFacts, SealedSessionKey};
+pub use self::worker::{WorkerPart, start_worker};
+pub use self::worker_keys::FetchedKey;
+
+/// What a process does in a service of several machines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// Takes requests and computes.
+    #[default]
+    All,
+    /// Takes requests, and asks the workers of its fleet to compute.
+    Api,
+    /// Computes for the API nodes of its fleet. Has neither a database nor a public port.
+    Worker,
+}
+
+impl std::str::FromStr for Role {
+    type Err = ();
+
+    fn from_str(word: &str) -> Result<Role, ()> {
+        match word {
+            "all" => Ok(Role::All),
+            "api" => Ok(Role::Api),
+            "worker" => Ok(Role::Worker),
+            _ => Err(()),
+        }
+    }
+}
+
+/// Settings of a fleet.
+#[derive(Clone, Debug, clap::Args)]
+pub struct FleetConfig {
+    /// What the process does: all (takes requests and computes), api (takes requests, workers compute) or worker (computes for
+    /// API nodes). The roles api and worker need ANGO_NATS_URL and ANGO_OBJECTS_URL.
+    #[arg(id = "node_role", long = "node-role", env = "ANGO_ROLE", default_value = "all", value_parser = parsed::<Role>("all, api or worker"))]
+    pub role: Role,
+    /// The broker of the fleet, NATS 2.12 or newer with JetStream: nats://USER:PASSWORD@HOST:4222 or tls://HOST:4222, several
+    /// servers separated by commas. When set, the node is a member of a fleet. Give a password in the variable or in the
+    /// settings file.
+    #[arg(env = "ANGO_NATS_URL", hide_env_values = true, value_parser = BrokerUrl::read)]
+    pub broker: Option<BrokerUrl>,
+    /// File with credentials for the broker (.creds), in place of a user and a password in ANGO_NATS_URL.
+    #[arg(env = "ANGO_NATS_CREDENTIALS")]
+    pub broker_credentials: Option<PathBuf>,
+    /// Number of the broker's servers that keep a waiting request: 1 to 5. With 1 a request waits for its worker a third of a
+    /// millisecond, and the death of its server delays it by some seconds.
+    #[arg(id = "nats_replicas", env = "ANGO_NATS_REPLICAS", default_value = "1", value_parser = crate::parsers::number::<usize>(1..=5))]
+    pub replicas: usize,
+    /// Name of the fleet, which begins all names in the broker. Fleets of several names share a broker.
+    #[arg(id = "fleet_name", env = "ANGO_FLEET_NAME", default_value = "ango", value_parser = fleet_name)]
+    pub name: String,
+    /// The fleet's key, with which a worker opens the keys of sessions: 64 hexadecimal characters, as `ango admin fleet-key`
+    /// prints. For workers only: an API node derives the key from ANGO_SECRET.
+    #[arg(id = "fleet_key", env = "ANGO_FLEET_KEY", hide = true, value_parser = ServerSecret::read)]
+    pub key: Option<ServerSecret>,
+    /// Name of the worker. A worker that starts again under its name gets the same sessions. When unset, the id in the data
+    /// folder.
+    #[arg(env = "ANGO_WORKER_NAME", value_parser = fleet_name)]
+    pub worker_name: Option<String>,
+    /// Address of the internal listener of an API node, where workers fetch operands and return results. The listener has no
+    /// TLS: keep the address in a private network.
+    #[arg(env = "ANGO_INTERNAL_LISTEN", default_value = "127.0.0.1:9465")]
+    #[arg(value_parser = parsed::<SocketAddr>("an address such as 127.0.0.1:9465"))]
+    pub internal_listen: SocketAddr,
+    /// Address under which workers reach ANGO_INTERNAL_LISTEN. When unset, http:// and the listening address.
+    #[arg(env = "ANGO_INTERNAL_URL", value_parser = internal_url)]
+    pub internal_url: Option<String>,
+}
+
+/// The pool of all workers.
+pub const POOL: &str = "default";
+
+impl FleetConfig {
+    /// Whether the process is a member of a fleet.
+    pub fn is_member(&self) -> bool {
+        self.broker.is_some()
+    }
+
+    /// Returns the fleet's key that a worker was given.
+    pub fn worker_key(&self) -> Option<Key> {
+        self.key.as_ref().map(|key| key.0.clone())
+    }
+}
+
+fn fleet_name(text: &str) -> Result<String, &'static str> {
+    if is_name(text) { Ok(text.to_owned()) } else { Err("must be 1 to 64 of a-z, A-Z, 0-9, - and _") }
+}
+
+fn internal_url(text: &str) -> Result<String, &'static str> {
+    let is_url = url::Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    if is_url {
+        Ok(text.trim_end_matches('/').to_owned())
+    } else {
+        Err("must be an address such as http://10.0.0.1:9465")
+    }
+}

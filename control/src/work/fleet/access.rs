@@ -1,0 +1,61 @@
+//! How a worker gets a key: the answer of the API node that asked, as JSON.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use api::encryption_keys::KeyParams;
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use super::super::key::KeyName;
+use crate::web::error::ApiError;
+
+/// Where the key of a name is, and how it is opened.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum KeyAccess {
+    /// The key of a gate session.
+    Session {
+        /// The object in the bucket.
+        object: String,
+        /// The object's data key, sealed under the fleet's key. Hexadecimal digits.
+        secret: String,
+        /// The time in milliseconds until the session expires.
+        left_ms: u64,
+    },
+    /// A stored key for encrypted numbers. The worker reads its rows from the API node, one by one.
+    Numbers {
+        /// The key's parameters.
+        params: KeyParams,
+        /// Hexadecimal digits.
+        fingerprint: String,
+        /// The rows, in the key's order.
+        rows: Vec<RowAccess>,
+    },
+}
+
+/// A row of a stored key.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RowAccess {
+    /// The name of the part's kind.
+    pub kind: String,
+    /// Galois element of the part.
+    pub element: u32,
+    /// Level of the part.
+    pub level: usize,
+    /// Index of the row in the key.
+    pub row_index: i64,
+}
+
+/// Something that is read for a worker.
+pub type Reading<T> = Pin<Box<dyn Future<Output = Result<Option<T>, ApiError>> + Send>>;
+
+/// The keys of a fleet, as an API node knows them.
+pub trait FleetKeys: Send + Sync {
+    /// Returns the access to a key. `None`: the name means no key, or its session has ended.
+    fn access(&self, name: KeyName) -> Reading<KeyAccess>;
+
+    /// Returns the container of a row of a stored key.
+    fn row(&self, name: KeyName, row_index: i64) -> Reading<Zeroizing<Vec<u8>>>;
+}

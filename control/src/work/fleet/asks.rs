@@ -1,0 +1,191 @@
+//! The workers of a fleet, as an API node asks them.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use api::OperationId;
+use bytes::Bytes;
+use engine::Error;
+use fleet::asker::{Asked, Asker};
+use fleet::asking::NotAnswered;
+use fleet::broker::{Broker, Topic};
+use fleet::member::Ears;
+use parking_lot::Mutex;
+
+use super::POOL;
+use super::access::FleetKeys;
+use super::content::{self, Callback};
+use super::internal::Internal;
+use super::member::Member;
+use super::news::News;
+use super::pending::Pending;
+use crate::ids;
+use crate::web::error::ApiError;
+use crate::work::at_rest::{KeysAtRest, RestingKey};
+use crate::work::key::{KeyName, Share};
+use crate::work::memory_bytes;
+use crate::work::numbers::{NumbersShape, OpenNumbersKey, SharedPlaintexts};
+use crate::work::octets::{read_end, write_work};
+use crate::work::question::{Ending, Question, Work, WorkEnd, WorkError, Worker};
+
+/// Time after which a client should try again when a session has as many requests as may wait.
+const FLOW_RETRY: Duration = Duration::from_secs(1);
+/// Longest time that the end of a session waits for the workers' word that its key is overwritten (readings G3).
+const ERASE_WAIT: Duration = Duration::from_secs(5);
+/// Largest number of shapes of keys for numbers that an API node remembers.
+const SHAPES_MAX: usize = 256;
+/// The matrices of bootstrapping may take this part of the process's memory, for plans.
+const MATRICES_SHARE: u64 = 16;
+/// The size of a circuit and of an operation on numbers, for a worker's room. The engine computes them between gates.
+const CIRCUIT_UNITS: u64 = 64;
+const NUMBERS_UNITS: u64 = 64;
+
+/// The workers of a fleet. A clone asks the same workers.
+#[derive(Clone)]
+pub struct Fleet {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    broker: Arc<dyn Broker>,
+    ears: Arc<Ears>,
+    asker: Arc<Asker>,
+    pending: Arc<Pending>,
+    internal: Arc<Internal>,
+    /// Base URL of this node's internal listener.
+    url: String,
+    member: String,
+    plaintexts: Arc<SharedPlaintexts>,
+    shapes: Mutex<Vec<(KeyName, Arc<NumbersShape>)>>,
+}
+
+impl Fleet {
+    /// Makes the asking part of a member. `url`: how workers reach the internal listener.
+    pub fn new(Member { broker, ears, name }: &Member, url: String) -> Fleet {
+        let (broker, ears, member) = (broker.clone(), ears.clone(), name.clone());
+        let plaintexts = Arc::new(SharedPlaintexts::new(memory_bytes() / MATRICES_SHARE));
+        let asker = Asker::new(broker.clone(), ears.clone(), member.clone(), POOL.to_owned());
+        let pending = Arc::new(Pending::default());
+        let keys = Default::default();
+        let internal = Arc::new(Internal { pending: pending.clone(), asker: asker.clone(), keys });
+        let shapes = Mutex::default();
+        Fleet { shared: Arc::new(Shared { broker, ears, asker, pending, internal, url, member, plaintexts, shapes }) }
+    }
+
+    /// Chooses where the internal listener finds keys. Only the first call counts.
+    pub fn find_keys_in(&self, keys: Arc<dyn FleetKeys>) {
+        self.shared.internal.keys.get_or_init(|| keys);
+    }
+
+    /// Returns the state of the internal listener.
+    pub fn internal(&self) -> Arc<Internal> {
+        self.shared.internal.clone()
+    }
+
+    /// Returns the part that asks, for metrics.
+    pub fn asker(&self) -> Arc<Asker> {
+        self.shared.asker.clone()
+    }
+
+    /// Returns what this member hears.
+    pub fn ears(&self) -> Arc<Ears> {
+        self.shared.ears.clone()
+    }
+
+    /// Returns when this member last heard from the broker.
+    pub fn heard_at(&self) -> Instant {
+        self.shared.broker.heard_at()
+    }
+
+    /// Finds the shape of a stored key, so that operations can be planned under it.
+    ///
+    /// # Errors
+    /// When no such key is stored, or when its records cannot be read.
+    pub async fn numbers_key(
+        &self,
+        at_rest: &dyn KeysAtRest,
+        name: KeyName,
+        share: Share,
+    ) -> Result<OpenNumbersKey, ApiError> {
+        let known =
+            || self.shared.shapes.lock().iter().find(|(known, _)| *known == name).map(|(_, shape)| shape.clone());
+        if let Some(shape) = known() {
+            return Ok(OpenNumbersKey::of(name, share, shape));
+        }
+        let Some(RestingKey::Numbers(stored)) = at_rest.find(name).await? else {
+            return Err(super::super::refused(Error::Gone));
+        };
+        let shape = Arc::new(NumbersShape::of(&stored, self.shared.plaintexts.clone()));
+        let mut shapes = self.shared.shapes.lock();
+        if shapes.len() >= SHAPES_MAX {
+            shapes.remove(0);
+        }
+        shapes.push((name, shape.clone()));
+        Ok(OpenNumbersKey::of(name, share, shape))
+    }
+
+    /// Tells all workers that a key has ended, and waits until all of them have overwritten it, at most 5 seconds. Returns
+    /// whether all have: a silent worker overwrites its keys by the rule about silence.
+    pub async fn end_key(&self, name: KeyName) -> bool {
+        self.shared.shapes.lock().retain(|(known, _)| *known != name);
+        let id = format!("end-{}", hex::encode(ids::random::<16>()));
+        let news = News::KeyEnded { key: name.label(), member: self.shared.member.clone(), id: id.clone() };
+        self.shared.asker.collect(&id, Topic::News, news.write().into(), ERASE_WAIT).await
+    }
+
+    /// Like [`Fleet::end_key`], without waiting for answers.
+    pub async fn tell_end(&self, name: KeyName) {
+        self.shared.shapes.lock().retain(|(known, _)| *known != name);
+        let news = News::KeyEnded { key: name.label(), member: self.shared.member.clone(), id: "none".to_owned() };
+        let _ = self.shared.broker.tell(Topic::News, news.write().into()).await;
+    }
+}
+
+impl Worker for Fleet {
+    fn ask(&self, work: Work) -> Result<Ending, WorkError> {
+        let (shared, id, deadline) = (self.shared.clone(), work.id.clone(), work.deadline);
+        let (flow, units) = (work.key.label(), units(&work.question));
+        let bytes = Bytes::from(write_work(&work));
+        let tokens = Arc::new(shared.pending.begin(id.as_str().to_owned(), work.key, bytes.clone()));
+        drop(work);
+        let (url, held) = (shared.url.clone(), tokens.clone());
+        let content =
+            move |_attempt: u32| content::write(Callback { url: url.clone(), token: held.new_token() }, &bytes);
+        Ok(Box::pin(async move {
+            let asked = Asked { id: id.as_str().to_owned(), flow, units, deadline, content: Box::new(content) };
+            let answer = shared.asker.ask(asked).await;
+            // the tokens are of no use from now on
+            drop(tokens);
+            match answer {
+                Ok(bytes) => read_end(&id, &bytes).unwrap_or_else(|error| {
+                    tracing::error!(%error, "a worker's answer is not readable");
+                    WorkEnd::Failed(WorkError::Unfit(error.to_string()))
+                }),
+                Err(NotAnswered::DeadlinePassed) => WorkEnd::Failed(Error::DeadlinePassed.into()),
+                Err(NotAnswered::FlowFull) => WorkEnd::Failed(Error::Busy { retry_after: FLOW_RETRY }.into()),
+                Err(NotAnswered::Unavailable(cause)) => {
+                    tracing::warn!(cause, "no worker could be asked");
+                    WorkEnd::Failed(WorkError::Away)
+                }
+            }
+        }))
+    }
+
+    fn done(&self, id: &OperationId) -> Option<u64> {
+        self.shared.asker.done(id.as_str())
+    }
+
+    fn cancel(&self, id: &OperationId) {
+        let (asker, id) = (self.shared.asker.clone(), id.clone());
+        tokio::spawn(async move { asker.cancel(id.as_str()).await });
+    }
+}
+
+/// Returns the size of work, for the room of a worker.
+fn units(question: &Question) -> u64 {
+    match question {
+        Question::Gates(gates) => gates.list.gates().len() as u64,
+        Question::Circuit(_) => CIRCUIT_UNITS,
+        Question::Numbers(_) => NUMBERS_UNITS,
+    }
+}

@@ -1,0 +1,133 @@
+//! A worker computes the work that it took from a lane.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::OperationId;
+use bytes::Bytes;
+use engine::Error;
+use fleet::presence::{Load, Presence, SPEAKS};
+use fleet::serving::{Handled, Handler, Handling, Taken};
+
+use super::caller::{Caller, NoAnswer};
+use super::content::{self, INLINE_BYTES_MAX};
+use super::worker_keys::WorkerKeys;
+use crate::web::openapi::VERSION;
+use crate::work::here::Here;
+use crate::work::question::{WorkEnd, WorkError, Worker};
+use crate::work::{DeviceState, read_work, write_end};
+
+/// Work that the engine cannot take now is delivered again after this time.
+const BUSY: Duration = Duration::from_millis(100);
+/// Work whose key or device is away is delivered again after this time.
+const AWAY: Duration = Duration::from_millis(500);
+
+/// Computes with the engine of this process.
+pub struct Computes {
+    here: Here,
+    keys: WorkerKeys,
+    caller: Caller,
+    worker: String,
+    pool: String,
+}
+
+impl Computes {
+    /// Makes the handler of a worker with this name in this pool.
+    pub fn new(here: Here, keys: WorkerKeys, caller: Caller, worker: String, pool: String) -> Arc<Computes> {
+        Arc::new(Computes { here, keys, caller, worker, pool })
+    }
+}
+
+impl Handler for Computes {
+    fn handle(&self, Taken { head, content, deadline }: Taken) -> Handling {
+        let (here, keys, caller) = (self.here.clone(), self.keys.clone(), self.caller.clone());
+        Box::pin(async move {
+            let (callback, inline) = match content::read(&content) {
+                Ok(read) => read,
+                Err(error) => return unreadable(&head.id, &error),
+            };
+            let fetched = match inline {
+                Some(_) => None,
+                None => match caller.operands(&callback).await {
+                    Ok(bytes) => Some(bytes),
+                    // the API node publishes the work again, with another token, if it still waits
+                    Err(NoAnswer::Token | NoAnswer::Gone) => return Handled::Again,
+                    Err(NoAnswer::Away(error)) => {
+                        tracing::warn!(error, "operands could not be fetched");
+                        return Handled::GiveBack(AWAY);
+                    }
+                },
+            };
+            let work = match read_work(fetched.as_deref().or(inline).unwrap_or_default()) {
+                Ok(work) if work.id.as_str() == head.id => work,
+                Ok(_) => return unreadable(&head.id, &"another id"),
+                Err(error) => return unreadable(&head.id, &error),
+            };
+            keys.know(work.key, callback.clone());
+            let id = work.id.clone();
+            // the message's deadline, because the operands may have been written for an earlier message
+            let end = match here.ask(crate::work::Work { deadline, ..work }) {
+                Ok(ending) => ending.await,
+                Err(error) => WorkEnd::Failed(error),
+            };
+            match &end {
+                WorkEnd::Failed(WorkError::Engine(Error::Busy { .. })) => return Handled::GiveBack(BUSY),
+                WorkEnd::Failed(WorkError::Engine(Error::Device(_) | Error::Key(_) | Error::ShuttingDown)) => {
+                    return Handled::GiveBack(AWAY);
+                }
+                _ => {}
+            }
+            let bytes = Bytes::from(write_end(&id, &end));
+            if bytes.len() <= INLINE_BYTES_MAX {
+                return Handled::Answer(bytes);
+            }
+            match caller.end(&callback, bytes).await {
+                Ok(()) => Handled::Delivered,
+                Err(error) => {
+                    tracing::warn!(%error, "the end of some work could not be returned");
+                    Handled::Again
+                }
+            }
+        })
+    }
+
+    fn poison(&self, id: &str) -> Bytes {
+        let cause = "the work was not finished by several workers".to_owned();
+        failed(id, WorkError::Engine(Error::Device(cause)))
+    }
+
+    fn done(&self, id: &str) -> u64 {
+        id.parse::<OperationId>().ok().and_then(|id| self.here.done(&id)).unwrap_or_default()
+    }
+
+    fn cancel(&self, id: &str) {
+        if let Ok(id) = id.parse::<OperationId>() {
+            self.here.cancel(&id);
+        }
+    }
+
+    fn presence(&self) -> Presence {
+        let (usage, devices) = (self.here.usage(), self.here.devices());
+        let in_service = devices.iter().filter(|device| device.state == DeviceState::InService);
+        let devices: Vec<String> = in_service.map(|device| device.backend.clone()).collect();
+        Presence {
+            worker: self.worker.clone(),
+            pool: self.pool.clone(),
+            weight: devices.len().max(1) as u32,
+            speaks: SPEAKS,
+            draining: false,
+            version: VERSION.to_owned(),
+            load: Load { devices, taken: 0, keys: usage.sessions, resident_bytes: usage.resident_bytes },
+        }
+    }
+}
+
+fn unreadable(id: &str, error: &dyn std::fmt::Display) -> Handled {
+    tracing::error!(%error, "work is not readable");
+    Handled::Answer(failed(id, WorkError::Unfit(error.to_string())))
+}
+
+fn failed(id: &str, error: WorkError) -> Bytes {
+    // an id that is none has no one who waits
+    id.parse().map(|id| write_end(&id, &WorkEnd::Failed(error)).into()).unwrap_or_default()
+}

@@ -1,0 +1,91 @@
+//! A process as a member of a fleet: its connection to the broker, and what it hears.
+
+use std::fmt;
+use std::sync::Arc;
+
+use fleet::broker::Broker;
+use fleet::member::Ears;
+
+use super::FleetConfig;
+
+/// The addresses of a broker's servers. `Debug` hides passwords.
+#[derive(Clone)]
+pub struct BrokerUrl(String);
+
+impl fmt::Debug for BrokerUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BrokerUrl(..)")
+    }
+}
+
+impl BrokerUrl {
+    /// Reads the addresses.
+    ///
+    /// # Errors
+    /// The form that the addresses must have.
+    pub fn read(text: &str) -> Result<BrokerUrl, &'static str> {
+        #[cfg(feature = "nats")]
+        return fleet::nats::read_servers(text).map(|_| BrokerUrl(text.to_owned()));
+        #[cfg(not(feature = "nats"))]
+        return Err("this build has no connection to a broker");
+    }
+}
+
+/// A process as a member of a fleet.
+#[derive(Clone)]
+pub struct Member {
+    /// The connection to the broker.
+    pub broker: Arc<dyn Broker>,
+    /// What the member hears.
+    pub ears: Arc<Ears>,
+    /// The member's name.
+    pub name: String,
+}
+
+impl Member {
+    /// Connects to the broker in the settings. `None`: the settings name no broker. `makes_queues`: whether the member makes
+    /// the broker's queues, as API nodes do.
+    ///
+    /// # Errors
+    /// When the settings cannot be used.
+    pub async fn connect(config: &FleetConfig, name: &str, makes_queues: bool) -> anyhow::Result<Option<Member>> {
+        let Some(url) = &config.broker else { return Ok(None) };
+        let ears = Arc::<Ears>::default();
+        let broker = connect(config, url, name, makes_queues, &ears).await?;
+        Ok(Some(Member { broker, ears, name: name.to_owned() }))
+    }
+}
+
+#[cfg(feature = "nats")]
+async fn connect(
+    config: &FleetConfig,
+    BrokerUrl(url): &BrokerUrl,
+    name: &str,
+    makes_streams: bool,
+    ears: &Arc<Ears>,
+) -> anyhow::Result<Arc<dyn Broker>> {
+    use anyhow::Context;
+    use fleet::nats::{NatsBroker, NatsConfig, read_servers};
+    crate::tls::choose_cryptography();
+    let config = NatsConfig {
+        servers: read_servers(url).map_err(|why| anyhow::anyhow!("ANGO_NATS_URL: {why}"))?,
+        credentials: config.broker_credentials.clone(),
+        fleet: config.name.clone(),
+        member: name.to_owned(),
+        run_replicas: config.replicas,
+        operations_replicas: config.replicas,
+        makes_streams,
+    };
+    Ok(Arc::new(NatsBroker::connect(config, ears.listener()).await.context("ANGO_NATS_URL")?))
+}
+
+#[cfg(not(feature = "nats"))]
+async fn connect(
+    _: &FleetConfig,
+    BrokerUrl(_): &BrokerUrl,
+    _: &str,
+    _: bool,
+    _: &Arc<Ears>,
+) -> anyhow::Result<Arc<dyn Broker>> {
+    anyhow::bail!("ANGO_NATS_URL: this build has no connection to a broker")
+}

@@ -1,0 +1,132 @@
+//! The worker part of a process: takes work from the broker, and overwrites keys whose time is over.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use fleet::broker::Broker;
+use fleet::message::{Answer, Word};
+use fleet::serving::{RoomMax, Serving};
+use tokio::runtime::Handle;
+
+use super::caller::Caller;
+use super::computes::Computes;
+use super::member::Member;
+use super::news::News;
+use super::session_key::FleetSeal;
+use super::worker_keys::WorkerKeys;
+use super::{FleetConfig, POOL};
+use crate::blobs::{Blobs, BucketConfig, ObjectKind};
+use crate::resource::Resource;
+use crate::sealing::AccountSeals;
+use crate::secrets::Key;
+use crate::web::offload::Offload;
+use crate::work::here::Here;
+use crate::work::key::KeyName;
+
+/// A worker that has not heard its broker for this long overwrites the keys of sessions, because it would not hear that a
+/// session ends. With the time for the erasure this stays below 5 s (readings G3).
+const SILENCE: Duration = Duration::from_secs(4);
+/// How often the worker looks at the time.
+const LOOK: Duration = Duration::from_millis(200);
+/// How much work a worker takes at the same time. The engine batches what it has, and the rest waits in the lane for
+/// whichever worker has room.
+const ROOM: RoomMax = RoomMax { messages: 64, units: 2048 };
+/// Largest size in bytes of an evaluation key in memory.
+const KEY_BYTES_LARGEST: u64 = 64 << 20;
+
+/// The worker part of a process.
+pub struct WorkerPart {
+    /// Takes work.
+    pub serving: Arc<Serving>,
+    broker: Arc<dyn Broker>,
+}
+
+impl WorkerPart {
+    /// Takes no more work, and waits until all work has ended, at most this long.
+    pub async fn drain(&self, most: Duration) {
+        if !self.serving.drain(most).await {
+            tracing::warn!("some work did not end in time; other workers compute it again");
+        }
+    }
+
+    /// Whether the broker was heard a moment ago.
+    pub fn hears(&self) -> bool {
+        self.broker.heard_at().elapsed() < SILENCE
+    }
+}
+
+/// Starts to take work from the broker. `key`: the fleet's key. `bucket`: where the keys of sessions are. `key_bytes_max`:
+/// bound on the bytes of keys in host memory.
+///
+/// # Errors
+/// When the bucket's settings cannot be used.
+pub fn start_worker(
+    member: &Member,
+    config: &FleetConfig,
+    here: &Here,
+    key: &Key,
+    bucket: &BucketConfig,
+    key_bytes_max: u64,
+    offload: Offload,
+) -> anyhow::Result<WorkerPart> {
+    // objects of keys are sealed under their data keys, so the seals of accounts are not used
+    let objects = Blobs::in_bucket(bucket, "", ObjectKind::Keys, AccountSeals::new(Key::default()))?;
+    let (caller, memory) = (Caller::new()?, Resource::memory(key_bytes_max, KEY_BYTES_LARGEST));
+    let keys = WorkerKeys::new(caller.clone(), FleetSeal::new(key), objects, offload, memory);
+    here.find_keys_in(Arc::new(keys.clone()));
+    let name = config.worker_name.clone().unwrap_or_else(|| member.name.clone());
+    hear_ends(member, here.clone(), name.clone());
+    let computes = Computes::new(here.clone(), keys.clone(), caller, name, POOL.to_owned());
+    let serving = Serving::start(member.broker.clone(), member.ears.clone(), computes, ROOM);
+    tokio::spawn(watch(Arc::downgrade(&serving), member.broker.clone(), here.clone(), keys));
+    Ok(WorkerPart { serving, broker: member.broker.clone() })
+}
+
+/// Overwrites keys whose end the member hears of, and tells the member that waits.
+fn hear_ends(member: &Member, here: Here, worker: String) {
+    let (broker, runtime) = (member.broker.clone(), Handle::current());
+    member.ears.add_news(Box::new(move |bytes| {
+        let Some(news) = News::read(&bytes) else { return };
+        let Some(name) = news.ended() else { return };
+        let News::KeyEnded { member, id, .. } = news;
+        let (broker, runtime, worker) = (broker.clone(), runtime.clone(), worker.clone());
+        let erased = move || {
+            let answer = Answer { id, word: Word::Ended(Bytes::from(worker)) };
+            runtime.spawn(async move {
+                let _ = broker.answer(&member, answer.write()).await;
+            });
+        };
+        end(&here, name, Box::new(erased));
+    }));
+}
+
+fn end(here: &Here, name: KeyName, erased: engine::OnErased) {
+    match name.numbers_key_id() {
+        None => here.close_key(name, erased),
+        Some(_) => {
+            here.release(name);
+            erased();
+        }
+    }
+}
+
+/// Overwrites the keys of sessions that have expired, and all of them when the broker is silent.
+async fn watch(serving: std::sync::Weak<Serving>, broker: Arc<dyn Broker>, here: Here, keys: WorkerKeys) {
+    let mut look = tokio::time::interval(LOOK);
+    let mut is_silent = false;
+    while serving.strong_count() > 0 {
+        look.tick().await;
+        for name in keys.expired(Instant::now()) {
+            here.close_key(name, Box::new(|| {}));
+        }
+        here.close_idle();
+        let was_silent = std::mem::replace(&mut is_silent, broker.heard_at().elapsed() >= SILENCE);
+        if is_silent {
+            if !was_silent {
+                tracing::warn!("the broker was not heard for 4 s, so this worker overwrites the keys of sessions");
+            }
+            keys.sessions().into_iter().for_each(|name| here.overwrite(name));
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Keys on a worker: the API node that asks says where a key is, and the worker reads it from there.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use engine::{EvaluationKey, KeyParams, KeyPart, KeySource, PartId};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+
+use super::access::KeyAccess;
+use super::caller::{Caller, NoAnswer};
+use super::content::Callback;
+use super::session_key::{FleetSeal, open_object};
+use crate::blobs::Blobs;
+use crate::resource::{Grant, Payer, Resource};
+use crate::secrets::Key;
+use crate::web::error::ApiError;
+use crate::web::offload::Offload;
+use crate::work::at_rest::{Finding, KeysAtRest, RestingKey};
+use crate::work::key::KeyName;
+use crate::work::numbers::{StoredNumbersKey, StoredRow, params_on_record};
+
+/// How long the end of a key is remembered, so that a late message does not open the key again. Longer than any request.
+const ENDED: Duration = Duration::from_secs(2 * 3600);
+/// Largest number of callbacks that are remembered. Only the last one of each key is of use.
+const CALLBACKS_MAX: usize = 1 << 16;
+/// A key that could not be read is tried again after this time.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The keys of a worker of a fleet. Clones share them.
+#[derive(Clone)]
+pub struct WorkerKeys {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    caller: Caller,
+    seal: FleetSeal,
+    objects: Blobs,
+    offload: Offload,
+    /// Memory for the bytes of keys that are open, so that a device that dropped a key gets it again without the bucket.
+    memory: Resource,
+    /// The API node that asked last for work under a key.
+    callbacks: Mutex<HashMap<KeyName, Callback>>,
+    ended: Mutex<HashMap<KeyName, Instant>>,
+    /// When the sessions of open keys expire.
+    expires: Mutex<HashMap<KeyName, Instant>>,
+}
+
+/// A session's key that this worker has read.
+pub struct FetchedKey {
+    shared: Arc<Shared>,
+    name: KeyName,
+    object: String,
+    data_key: Key,
+    params: KeyParams,
+    held: Mutex<Option<(Arc<EvaluationKey>, Option<Grant>)>>,
+    runtime: Handle,
+}
+
+impl WorkerKeys {
+    /// Makes the keys of a worker. `objects`: the keys in the bucket. `memory`: bound on the bytes of keys in host memory.
+    pub fn new(caller: Caller, seal: FleetSeal, objects: Blobs, offload: Offload, memory: Resource) -> WorkerKeys {
+        let (callbacks, ended, expires) = Default::default();
+        WorkerKeys { shared: Arc::new(Shared { caller, seal, objects, offload, memory, callbacks, ended, expires }) }
+    }
+
+    /// Notes which API node asks for work under a key.
+    pub fn know(&self, name: KeyName, callback: Callback) {
+        let mut callbacks = self.shared.callbacks.lock();
+        if callbacks.len() >= CALLBACKS_MAX && !callbacks.contains_key(&name) {
+            callbacks.clear();
+        }
+        callbacks.insert(name, callback);
+    }
+
+    /// Returns the names of keys whose sessions have expired, once.
+    pub fn expired(&self, now: Instant) -> Vec<KeyName> {
+        self.shared.expires.lock().extract_if(|_, at| *at <= now).map(|(name, _)| name).collect()
+    }
+
+    /// Returns the names of the keys of sessions that were opened and have not ended.
+    pub fn sessions(&self) -> Vec<KeyName> {
+        self.shared.expires.lock().keys().copied().collect()
+    }
+}
+
+impl KeysAtRest for WorkerKeys {
+    fn find(&self, name: KeyName) -> Finding {
+        let shared = self.shared.clone();
+        Box::pin(async move { shared.find(name).await })
+    }
+
+    fn end(&self, name: KeyName) {
+        let now = Instant::now();
+        let mut ended = self.shared.ended.lock();
+        ended.retain(|_, at| now.duration_since(*at) < ENDED);
+        ended.insert(name, now);
+        drop(ended);
+        self.shared.callbacks.lock().remove(&name);
+        self.shared.expires.lock().remove(&name);
+    }
+}
+
+impl Shared {
+    fn callback(&self, name: &KeyName) -> Option<Callback> {
+        self.callbacks.lock().get(name).cloned()
+    }
+
+    async fn find(self: Arc<Self>, name: KeyName) -> Result<Option<RestingKey>, ApiError> {
+        if self.ended.lock().contains_key(&name) {
+            return Ok(None);
+        }
+        let Some(callback) = self.callback(&name) else { return Ok(None) };
+        match self.caller.key(&callback).await {
+            Ok(KeyAccess::Session { object, secret, left_ms }) => {
+                let secret = hex::decode(secret).map_err(ApiError::internal)?;
+                let data_key = self.seal.open(name, &secret);
+                let data_key = data_key.ok_or_else(|| ApiError::internal("a data key of another fleet"))?;
+                let key = self.clone().read(name, object, data_key).await?;
+                self.expires.lock().insert(name, Instant::now() + Duration::from_millis(left_ms));
+                Ok(Some(RestingKey::Fetched(Arc::new(key))))
+            }
+            Ok(KeyAccess::Numbers { params, fingerprint, rows }) => {
+                let fingerprint = hex::decode(fingerprint).map_err(ApiError::internal)?;
+                let fingerprint = fingerprint.as_slice().try_into().map_err(ApiError::internal)?;
+                let stored = rows.into_iter().map(|row| StoredRow {
+                    kind: row.kind,
+                    element: row.element,
+                    level: row.level,
+                    row_index: row.row_index,
+                });
+                let (stored, runtime, reader) = (stored.collect(), Handle::current(), self.clone());
+                let read = move |row_index| {
+                    let callback = reader.callback(&name).ok_or("the key has ended")?;
+                    // blocks a thread of the engine, not of the runtime
+                    let row = runtime.block_on(reader.caller.row(&callback, row_index));
+                    row.map_err(|error| error.to_string())
+                };
+                let made = self.offload.run(Payer::without_key(), move || {
+                    StoredNumbersKey::of_rows(&params_on_record(&params)?, fingerprint, stored, Box::new(read))
+                });
+                made.await?.map(|key| Some(RestingKey::Numbers(key)))
+            }
+            Err(NoAnswer::Gone | NoAnswer::Token) => Ok(None),
+            Err(NoAnswer::Away(error)) => {
+                tracing::warn!(error, "where a key is could not be read");
+                Err(away())
+            }
+        }
+    }
+
+    async fn read(self: Arc<Self>, name: KeyName, object: String, data_key: Key) -> Result<FetchedKey, ApiError> {
+        let key = self.fetch(&name, &object, &data_key).await.map_err(|error| {
+            tracing::warn!(error, "a key could not be read from the bucket");
+            away()
+        })?;
+        let params = KeyParams::Gates(key.params);
+        let grant = self.memory.try_take(&Payer::without_key(), key.memory_bytes() as u64).ok();
+        let held = Mutex::new(Some((Arc::new(key), grant)));
+        Ok(FetchedKey { shared: self, name, object, data_key, params, held, runtime: Handle::current() })
+    }
+
+    async fn fetch(&self, name: &KeyName, object: &str, data_key: &Key) -> Result<EvaluationKey, String> {
+        let bytes = self.objects.get(object).await.map_err(|missing| format!("{missing:?}"))?.into_bytes();
+        let (name, data_key) = (*name, data_key.clone());
+        let opened = self.offload.run(Payer::without_key(), move || open_object(&data_key, name, &bytes));
+        opened.await.map_err(|error| error.message)?
+    }
+}
+
+fn away() -> ApiError {
+    ApiError::unavailable("key", "the key cannot be read at the moment; nothing was charged").retry_after(RETRY)
+}
+
+impl FetchedKey {
+    /// Returns the key's parameters.
+    pub fn params(&self) -> &KeyParams {
+        &self.params
+    }
+}
+
+impl KeySource for FetchedKey {
+    fn params(&self) -> KeyParams {
+        self.params.clone()
+    }
+
+    fn host_bytes(&self) -> u64 {
+        // 0, because `memory` bounds the keys in host memory
+        0
+    }
+
+    fn fetch(&self, _part: PartId) -> Result<KeyPart, String> {
+        let mut held = self.held.lock();
+        if let Some((key, grant)) = held.take() {
+            // without room, the key is in host memory only until a device has loaded it
+            if grant.is_some() {
+                *held = Some((key.clone(), grant));
+            }
+            return Ok(KeyPart::Gates(key));
+        }
+        drop(held);
+        let read = self.shared.fetch(&self.name, &self.object, &self.data_key);
+        // blocks a thread of the engine, not of the runtime
+        self.runtime.block_on(read).map(|key| KeyPart::Gates(Arc::new(key)))
+    }
+}
