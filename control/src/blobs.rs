@@ -195,6 +195,17 @@ impl Blobs {
         Ok(SealedObject { name: name.to_owned(), bytes: object.bytes().await.map_err(failed)? })
     }
 
+    /// Asks the object store for an object that does not exist.
+    ///
+    /// # Errors
+    /// When the object store does not say that the object does not exist.
+    pub async fn probe(&self) -> Result<(), String> {
+        match self.objects.head(&self.path("probe")).await {
+            Ok(_) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
     /// Removes an object to which no record refers any more. If the removal fails, the next sweep removes the object.
     pub async fn remove(&self, name: &str) {
         if let Err(error) = self.objects.delete(&self.path(name)).await {

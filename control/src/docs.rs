@@ -37,6 +37,8 @@ pub struct Docs {
     pub(crate) started: Instant,
     pub(crate) database_probe: Probe,
     pub(crate) cache_store_probe: Probe,
+    pub(crate) broker_probe: Probe,
+    pub(crate) object_store_probe: Probe,
     /// The payment provider. `None`: the node has none.
     pub(crate) provider: Option<Arc<dyn PaymentProvider>>,
     pub(crate) provider_probe: Probe,

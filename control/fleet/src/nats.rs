@@ -21,10 +21,11 @@ use async_nats::jetstream::context::PublishErrorKind;
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::{self, DiscardPolicy, RetentionPolicy, StorageType};
 use async_nats::jetstream::{self, Context};
-use async_nats::{Client, ConnectOptions, ServerAddr};
+use async_nats::{Client, ConnectOptions, Event, ServerAddr};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use crate::broker::{
     Broker, Calling, Delivery, FLOW_MESSAGES_MAX, Heard, Lane, Listener, MESSAGE_BYTES_MAX, Message, NotPublished,
@@ -73,6 +74,8 @@ pub struct NatsBroker {
     client: Client,
     streams: Context,
     consumers: Mutex<HashMap<Lane, Consumer<pull::Config>>>,
+    /// Counts lost connections. A pull ends with its connection, because the server forgets it.
+    lost: watch::Receiver<u64>,
     heard_at: Arc<Mutex<Instant>>,
 }
 
@@ -97,6 +100,7 @@ impl NatsBroker {
     /// When the settings cannot be used, or when the first subscriptions cannot be made.
     pub async fn connect(config: NatsConfig, listener: Listener) -> Result<NatsBroker, Unreachable> {
         let heard_at = Arc::new(Mutex::new(Instant::now()));
+        let (count, lost) = watch::channel(0);
         let options = match &config.credentials {
             None => ConnectOptions::new(),
             Some(file) => ConnectOptions::with_credentials_file(file).await.map_err(unreachable)?,
@@ -115,11 +119,17 @@ impl NatsBroker {
             .reconnect_delay_callback(|attempts| {
                 RECONNECT_WAIT.min(Duration::from_millis(20 * attempts.min(100) as u64))
             })
-            .event_callback(|event| async move { tracing::info!(%event, "connection to the broker") });
+            .event_callback(move |event| {
+                tracing::info!(%event, "connection to the broker");
+                if matches!(event, Event::Disconnected | Event::Closed) {
+                    count.send_modify(|lost| *lost += 1);
+                }
+                std::future::ready(())
+            });
         let client = options.connect(config.servers.clone()).await.map_err(unreachable)?;
         let mut streams = jetstream::new(client.clone());
         streams.set_timeout(ANSWER_WAIT);
-        let broker = NatsBroker { client, streams, consumers: Mutex::default(), heard_at, config };
+        let broker = NatsBroker { client, streams, consumers: Mutex::default(), lost, heard_at, config };
         let fleet = &broker.config.fleet;
         broker.listen(format!("{fleet}.answer.{}", broker.config.member), listener.clone(), Heard::Answer).await?;
         for topic in Topic::ALL {
@@ -255,12 +265,17 @@ impl NatsBroker {
             Rank::Second => 1,
             Rank::Helper => 2,
         };
+        let mut lost = self.lost.clone();
+        lost.mark_unchanged();
         let pulled = consumer.fetch().group(GROUP).priority(priority).max_messages(1).expires(wait).messages().await;
         let next = match pulled {
             Ok(mut messages) => {
                 // the server ends the pull; if the server is gone, this member does
-                let next = tokio::time::timeout(wait + ANSWER_WAIT, messages.next()).await;
-                next.unwrap_or(Some(Err("no answer to a pull".into())))
+                let next = tokio::time::timeout(wait + ANSWER_WAIT, messages.next());
+                tokio::select! {
+                    next = next => next.unwrap_or(Some(Err("no answer to a pull".into()))),
+                    _ = lost.changed() => Some(Err("the connection was lost".into())),
+                }
             }
             Err(error) => Some(Err(error.into())),
         };

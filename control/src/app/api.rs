@@ -349,6 +349,8 @@ impl Making<'_> {
             started: Instant::now(),
             database_probe: Probe::new("database", health::DATABASE_SLOW),
             cache_store_probe: Probe::new("cache store", health::CACHE_STORE_SLOW),
+            broker_probe: Probe::new("broker", health::BROKER_SLOW),
+            object_store_probe: Probe::new("object store", health::OBJECT_STORE_SLOW),
             provider,
             provider_probe: Probe::new("payment provider", health::PROVIDER_SLOW)
                 .believed_for(health::PROVIDER_BELIEVED),

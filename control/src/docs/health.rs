@@ -21,6 +21,10 @@ pub const DATABASE_SLOW: Duration = Duration::from_millis(500);
 pub const CACHE_STORE_SLOW: Duration = Duration::from_secs(1);
 /// A payment provider that takes longer than this to answer is degraded.
 pub const PROVIDER_SLOW: Duration = Duration::from_secs(1);
+/// A broker that takes longer than this to answer is degraded.
+pub const BROKER_SLOW: Duration = Duration::from_millis(500);
+/// An object store that takes longer than this to answer is degraded.
+pub const OBJECT_STORE_SLOW: Duration = Duration::from_secs(1);
 /// How long the payment provider's state is cached. The state is cached because the provider limits requests.
 pub const PROVIDER_BELIEVED: Duration = Duration::from_secs(60);
 /// If at least this percentage of the space for ciphertexts is used, ciphertexts will soon be evicted (readings O7).
@@ -38,6 +42,46 @@ pub async fn database(docs: &Docs) -> Probed {
 async fn cache_store(docs: &Docs) -> Option<Probed> {
     let cache = docs.access.cache_store.as_ref()?;
     Some(docs.cache_store_probe.ask(cache.probe()).await)
+}
+
+/// Returns the state of the broker, if the node is a member of a fleet. Critical there (readings O2).
+pub async fn broker(docs: &Docs) -> Option<Probed> {
+    let fleet = docs.compute.workers.fleet()?;
+    Some(docs.broker_probe.ask(fleet.probe()).await)
+}
+
+/// Returns the state of the object store, if the node is a member of a fleet. Critical there (readings O2).
+async fn object_store(docs: &Docs) -> Option<Probed> {
+    let shared = docs.compute.shared_keys.as_ref()?;
+    Some(docs.object_store_probe.ask(shared.objects.probe()).await)
+}
+
+/// The states of all dependencies.
+struct Dependencies {
+    database: Probed,
+    broker: Option<Probed>,
+    object_store: Option<Probed>,
+    cache_store: Option<Probed>,
+    provider: Option<Probed>,
+}
+
+impl Dependencies {
+    async fn of(docs: &Docs) -> Dependencies {
+        let (database, broker, object_store, cache_store, provider) =
+            tokio::join!(database(docs), broker(docs), object_store(docs), cache_store(docs), provider(docs));
+        Dependencies { database, broker, object_store, cache_store, provider }
+    }
+
+    /// Returns the node's health with these dependencies.
+    fn overall(&self, docs: &Docs) -> HealthStatus {
+        let Dependencies { database, broker, object_store, cache_store, provider } = self;
+        let statuses = |probed: &[&Option<Probed>]| -> Vec<HealthStatus> {
+            probed.iter().filter_map(|probed| probed.as_ref()).map(|probed| probed.status).collect()
+        };
+        let critical = [vec![database.status], statuses(&[broker, object_store])].concat();
+        let others = statuses(&[cache_store, provider]);
+        worst(&critical, &others, &docs.compute.workers.devices(), docs.web.is_draining())
+    }
 }
 
 /// Returns the state of the payment provider, if one is configured (readings P19).
@@ -59,8 +103,7 @@ async fn provider(docs: &Docs) -> Option<Probed> {
     extensions(("x-errors" = json!([])))
 )]
 pub async fn brief(State(docs): State<Arc<Docs>>) -> Response {
-    let (database, cache_store, provider) = tokio::join!(database(&docs), cache_store(&docs), provider(&docs));
-    let status = overall(&docs, &database, [&cache_store, &provider], &docs.compute.workers.devices());
+    let status = Dependencies::of(&docs).await.overall(&docs);
     let word = match status {
         HealthStatus::Healthy => "ok",
         HealthStatus::Degraded => "degraded",
@@ -82,7 +125,9 @@ pub async fn brief(State(docs): State<Arc<Docs>>) -> Response {
     extensions(("x-errors" = json!([])))
 )]
 pub async fn full(State(docs): State<Arc<Docs>>) -> Response {
-    let (database, cache_store, provider) = tokio::join!(database(&docs), cache_store(&docs), provider(&docs));
+    let probed = Dependencies::of(&docs).await;
+    let status = probed.overall(&docs);
+    let Dependencies { database, broker, object_store, cache_store, provider } = probed;
     let usage = docs.compute.workers.usage();
     let devices = docs.compute.workers.devices();
     let computes = computing(&devices);
@@ -94,7 +139,8 @@ pub async fn full(State(docs): State<Arc<Docs>>) -> Response {
         name @ "postgres" => (vec![dependency(name, database.clone())], None),
         name => (Vec::new(), Some(storage(name, &database))),
     };
-    let status = overall(&docs, &database, [&cache_store, &provider], &devices);
+    dependencies.extend(broker.map(|probed| dependency("nats", probed)));
+    dependencies.extend(object_store.map(|probed| dependency("object_store", probed)));
     dependencies.extend(cache_store.map(|probed| dependency("redis", probed)));
     dependencies.extend(provider.map(|probed| dependency("provider", probed)));
     let health = Health {
@@ -127,15 +173,16 @@ fn storage(backend: &str, probed: &Probed) -> Storage {
     Storage { backend: backend.to_owned(), status: probed.status, latency_ms: probed.latency_ms }
 }
 
-fn overall(docs: &Docs, database: &Probed, others: [&Option<Probed>; 2], devices: &[DeviceFacts]) -> HealthStatus {
-    let others: Vec<HealthStatus> = others.into_iter().flatten().map(|probed| probed.status).collect();
-    worst(database.status, &others, devices, docs.web.is_draining())
-}
-
-/// Returns a node's health (readings O2). A stopping node is unavailable. The health of any other node is the health of
-/// the database, the node's only critical dependency. If the cache store or the payment provider is slow or does not
-/// answer, or a device was taken out of service, the node is at best degraded.
-fn worst(storage: HealthStatus, others: &[HealthStatus], devices: &[DeviceFacts], draining: bool) -> HealthStatus {
+/// Returns a node's health (readings O2). A stopping node is unavailable. The health of any other node is the worst of its
+/// critical dependencies: the database, and in a fleet the broker and the object store. If the cache store or the payment
+/// provider is slow or does not answer, or a device was taken out of service, the node is at best degraded.
+fn worst(critical: &[HealthStatus], others: &[HealthStatus], devices: &[DeviceFacts], draining: bool) -> HealthStatus {
+    let is_any = |wanted| critical.contains(&wanted);
+    let storage = match () {
+        () if is_any(HealthStatus::Unavailable) => HealthStatus::Unavailable,
+        () if is_any(HealthStatus::Degraded) => HealthStatus::Degraded,
+        () => HealthStatus::Healthy,
+    };
     let lost = devices.iter().any(|device| device.state == DeviceState::Lost);
     let without = others.iter().any(|status| *status != HealthStatus::Healthy);
     match storage {
@@ -264,7 +311,7 @@ mod tests {
             (unavailable, &lost[..], false, unavailable),
             (healthy, &lost[..], true, unavailable),
         ] {
-            assert_eq!(worst(storage, &[], devices, draining), expected);
+            assert_eq!(worst(&[storage], &[], devices, draining), expected);
         }
     }
 
@@ -278,7 +325,21 @@ mod tests {
             (healthy, unavailable, degraded),
             (unavailable, unavailable, unavailable),
         ] {
-            assert_eq!(worst(storage, &[cache_store], &[], false), expected);
+            assert_eq!(worst(&[storage], &[cache_store], &[], false), expected);
+        }
+    }
+
+    #[test]
+    fn o2_the_broker_and_the_object_store_of_a_fleet_are_critical() {
+        let (healthy, degraded, unavailable) =
+            (HealthStatus::Healthy, HealthStatus::Degraded, HealthStatus::Unavailable);
+        for (critical, expected) in [
+            ([healthy, healthy, healthy], healthy),
+            ([healthy, degraded, healthy], degraded),
+            ([healthy, unavailable, degraded], unavailable),
+            ([healthy, degraded, unavailable], unavailable),
+        ] {
+            assert_eq!(worst(&critical, &[], &[], false), expected);
         }
     }
 

@@ -1,8 +1,10 @@
 //! The second listener: metrics and probes for operators. It needs no authentication and is on loopback by default.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
+use api::health::HealthStatus;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -16,6 +18,7 @@ use super::{Docs, health};
 use crate::access::limits::Period;
 use crate::clock::Timestamp;
 use crate::work::DeviceState;
+use crate::work::fleet::{Fleet, POOL};
 
 /// Timeout for reading what waits in the database.
 const BACKLOG_TIMEOUT: Duration = Duration::from_secs(2);
@@ -101,6 +104,9 @@ pub fn page(docs: &Docs) -> String {
             let count = devices.iter().filter(|device| device.state == state).count();
             gauge!("ango_devices", "state" => state.as_str()).set(count as f64);
         }
+        if let Some(fleet) = compute.workers.fleet() {
+            show_fleet(fleet);
+        }
         if let Some(cache) = &access.cache_store {
             gauge!("ango_cache_store_open").set(f64::from(u8::from(cache.is_open())));
         }
@@ -108,12 +114,36 @@ pub fn page(docs: &Docs) -> String {
     web.telemetry.render()
 }
 
+/// Shows the fleet as this API node hears it.
+fn show_fleet(fleet: &Fleet) {
+    let (ears, asker, now) = (fleet.ears(), fleet.asker(), Instant::now());
+    let (draining, ready) = {
+        let workers = ears.workers.lock();
+        let draining = workers.live(now).filter(|worker| worker.draining).count();
+        (draining, workers.live(now).count() - draining)
+    };
+    for (state, count) in [("ready", ready), ("draining", draining)] {
+        gauge!("ango_fleet_workers", "pool" => POOL, "state" => state).set(count as f64);
+    }
+    gauge!("ango_fleet_oldest_waiting_seconds", "pool" => POOL).set(asker.oldest_waiting_s());
+    gauge!("ango_fleet_broker_heard_seconds").set(fleet.heard_at().elapsed().as_secs_f64());
+    for (name, count) in [
+        ("ango_fleet_published_total", &asker.counts.published),
+        ("ango_fleet_published_again_total", &asker.counts.repeated),
+        ("ango_fleet_helps_total", &asker.counts.helps),
+    ] {
+        counter!(name).absolute(count.load(Ordering::Relaxed));
+    }
+}
+
 /// Answers 200 unless the node is stopping or its database does not answer or takes no writes (readings O2).
 async fn readyz(State(docs): State<Arc<Docs>>) -> (StatusCode, &'static str) {
     if docs.web.is_draining() {
         (StatusCode::SERVICE_UNAVAILABLE, "draining\n")
-    } else if health::database(&docs).await.status == api::health::HealthStatus::Unavailable {
+    } else if health::database(&docs).await.status == HealthStatus::Unavailable {
         (StatusCode::SERVICE_UNAVAILABLE, "database unavailable\n")
+    } else if health::broker(&docs).await.is_some_and(|probed| probed.status == HealthStatus::Unavailable) {
+        (StatusCode::SERVICE_UNAVAILABLE, "broker unavailable\n")
     } else {
         (StatusCode::OK, "ok\n")
     }

@@ -8,7 +8,7 @@ use control::caller::Role;
 use serde_json::json;
 use tests_service::TestServer;
 use tests_service::fleet::Fleet;
-use tests_service::gates::{Account, BATCH, CIRCUITS, GATE, SESSION, SESSIONS};
+use tests_service::gates::{Account, BATCH, CIRCUITS, GATE, SESSION, SESSIONS, and_netlist};
 use tests_service::http::Request;
 
 use crate::numbers::Numbers;
@@ -59,7 +59,7 @@ async fn a_large_batch_and_a_circuit_pass_the_internal_listener() {
     let batch = account.batch("NAND", 40);
     let answer = elsewhere.post(BATCH, &batch).await.ok(200);
     assert_eq!(answer["results_b64"].as_array().unwrap().len(), 40);
-    let netlist = tests_service::gates::and_netlist(20);
+    let netlist = and_netlist(20);
     let circuit = account.circuit(&netlist, json!([account.value(&[true; 40])]));
     let ran = elsewhere.post(CIRCUITS, &circuit).await.ok(200);
     assert_eq!(account.bits(&ran["outputs"][0]), [true; 20]);
@@ -72,6 +72,15 @@ async fn g13_keys_that_the_server_holds_are_no_part_of_a_fleet() {
     let key = server.key(Role::AccountAdmin).await;
     let managed = Request::post(SESSION, &json!({"preset": "fast_128"})).key(&key);
     server.send(managed).await.error(403, Code::FeatureDisabled.as_str());
+    // neither are values that one node alone would have
+    let account = Account::open(server, Preset::Fast128).await;
+    let mut batch = account.batch("NAND", 2);
+    batch["outputs"] = json!("handles");
+    account.post(BATCH, &batch).await.error(403, Code::FeatureDisabled.as_str());
+    let circuit = account.circuit(&and_netlist(2), json!([account.value(&[true; 4])]));
+    let background = Request::post(CIRCUITS, &circuit).header("Prefer", "respond-async");
+    account.send(background).await.error(403, Code::FeatureDisabled.as_str());
+    account.nothing_charged().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -86,4 +95,16 @@ async fn operations_on_numbers_are_computed_by_workers() {
     // the key is deleted through one node: no node takes work under it any more
     elsewhere.send(Request::delete(format!("/api/v1/keys/{}", elsewhere.key_id))).await.ok(200);
     elsewhere.compute("multiply", &[&a, &b], json!({})).await.error(404, Code::KeyNotFound.as_str());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn o2_health_tells_the_broker_and_the_object_store_of_a_fleet() {
+    let Some(fleet) = Fleet::start(1, 1, |_| ()).await else { return };
+    let health = fleet.api[0].send(Request::get("/api/v1/health")).await.ok(200);
+    let names: Vec<&str> =
+        health["dependencies"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert_eq!((health["status"].as_str(), names), (Some("healthy"), vec!["postgres", "nats", "object_store"]));
+    assert_eq!(fleet.api[0].operations_get("/readyz").await.status, 200);
+    let metrics = fleet.api[0].operations_get("/metrics").await;
+    assert!(metrics.text().contains("ango_fleet_workers{pool=\"default\",state=\"ready\"} 1"), "{}", metrics.text());
 }

@@ -3,11 +3,13 @@
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use control::admin;
 use control::app::WorkerNode;
-use control::config::{BrokerUrl, Config, Role, ServerSecret};
+use control::config::{BrokerUrl, BucketConfig, Config, Role, ServerSecret};
 use control::work::BackendChoice;
 use tempfile::TempDir;
 use tests_store::Kind;
@@ -19,6 +21,16 @@ use crate::server::TestServer;
 
 /// The secret of the API nodes.
 const SECRET: [u8; 32] = [7; 32];
+
+/// Starts a server, prints `ready`, and ends the server when the input closes, so that no server outlives its test.
+const SCRIPT: &str = r#"
+    nats-server --addr 127.0.0.1 --port "$2" --jetstream --store_dir "$1" 2>"$1/log" &
+    server=$!
+    until grep -qs "Server is ready" "$1/log"; do kill -0 "$server" || exit 1; done
+    echo ready
+    cat >/dev/null
+    kill -KILL "$server"
+"#;
 
 /// A NATS server with JetStream.
 pub struct Nats {
@@ -32,8 +44,9 @@ impl Nats {
     /// `TEST_NATS` requires the server.
     pub fn start() -> Option<Nats> {
         if !has_server() {
-            assert!(std::env::var_os("TEST_NATS").is_none(), "there is no nats-server of version 2.12 or newer");
-            eprintln!("skipped: there is no nats-server of version 2.12 or newer");
+            let asked_for = std::env::var("TEST_NATS").is_ok_and(|wanted| wanted == "required");
+            assert!(!asked_for, "there is no nats-server of version 2.12 or newer");
+            println!("not tried: there is no nats-server of version 2.12 or newer (.ci/requirements.txt)");
             return None;
         }
         let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
@@ -49,7 +62,8 @@ impl Nats {
 
     /// Ends the server at once.
     pub fn kill(&mut self) {
-        let _ = self.process.kill();
+        // closing the input ends the script
+        drop(self.process.stdin.take());
         let _ = self.process.wait();
     }
 
@@ -61,17 +75,18 @@ impl Nats {
 }
 
 fn spawn(folder: &TempDir, port: u16) -> Child {
-    let mut process = Command::new("nats-server")
-        .args(["--addr", "127.0.0.1", "--port", &port.to_string(), "--jetstream", "--store_dir"])
+    let mut process = Command::new("sh")
+        .args(["-c", SCRIPT, "nats"])
         .arg(folder.path())
-        .stderr(Stdio::piped())
+        .arg(port.to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
         .spawn()
-        .expect("nats-server starts");
-    let mut lines = BufReader::new(process.stderr.take().expect("a pipe")).lines();
-    let ready = lines.by_ref().map_while(Result::ok).any(|line| line.contains("Server is ready"));
-    assert!(ready, "nats-server ended");
-    // the pipe must not fill
-    std::thread::spawn(move || lines.for_each(drop));
+        .expect("the machine has a shell");
+    let mut word = String::new();
+    let output = process.stdout.take().expect("the output was piped");
+    BufReader::new(output).read_line(&mut word).expect("the script's words");
+    assert_eq!(word.trim_end(), "ready", "nats-server ended");
     process
 }
 
@@ -88,38 +103,87 @@ fn has_server() -> bool {
     matches!((numbers.next(), numbers.next()), (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= (2, 12))
 }
 
+/// The servers that the fleets of this process share. Each fleet has its own names in the broker and in the bucket.
+fn servers() -> Option<&'static (Nats, S3)> {
+    static SERVERS: OnceLock<Option<(Nats, S3)>> = OnceLock::new();
+    SERVERS.get_or_init(|| Some((Nats::start()?, S3::start()?))).as_ref()
+}
+
 /// A fleet. Parts that a test takes out end where the test drops them.
 pub struct Fleet {
     /// The API nodes.
     pub api: Vec<TestServer>,
     /// The workers.
     pub workers: Vec<WorkerNode>,
-    /// The broker.
-    pub nats: Nats,
-    /// The object store.
-    pub bucket: S3,
+    /// The settings of its members.
+    member: Member,
     folders: Vec<TempDir>,
+}
+
+/// The settings that all members of a fleet share.
+#[derive(Clone)]
+pub struct Member {
+    broker: String,
+    name: String,
+    bucket: BucketConfig,
+}
+
+impl Member {
+    /// The settings of a new fleet with this broker and this bucket.
+    pub fn new(nats: &Nats, bucket: &S3) -> Member {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("fleet-{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let mut bucket = bucket.config();
+        bucket.url.prefix = name.clone();
+        Member { broker: nats.url(), name, bucket }
+    }
+
+    /// Returns the variables of a process that is a member with this role.
+    pub fn environment(&self, role: Role) -> Vec<(&'static str, String)> {
+        let role = match role {
+            Role::All => "all",
+            Role::Api => "api",
+            Role::Worker => "worker",
+        };
+        let BucketConfig { url, endpoint, region, access_key_id, secret_access_key } = self.bucket.clone();
+        vec![
+            ("ANGO_ROLE", role.to_owned()),
+            ("ANGO_NATS_URL", self.broker.clone()),
+            ("ANGO_FLEET_NAME", self.name.clone()),
+            ("ANGO_OBJECTS_URL", format!("s3://{}/{}", url.bucket, url.prefix)),
+            ("ANGO_S3_ENDPOINT", endpoint.unwrap_or_default()),
+            ("ANGO_S3_REGION", region),
+            ("ANGO_S3_ACCESS_KEY_ID", access_key_id.unwrap_or_default()),
+            ("ANGO_S3_SECRET_ACCESS_KEY", secret_access_key.map(|secret| secret.to_string()).unwrap_or_default()),
+        ]
+    }
+
+    /// Makes a node a member with this role.
+    pub fn join(&self, config: &mut Config, role: Role) {
+        config.bucket = Some(self.bucket.clone());
+        config.fleet.role = role;
+        config.fleet.name = self.name.clone();
+        config.fleet.broker = Some(BrokerUrl::read(&self.broker).expect("an address"));
+    }
 }
 
 impl Fleet {
     /// Starts a fleet whose API nodes have settings that `change` changes. On a machine without PostgreSQL, NATS or SeaweedFS,
     /// prints a line and returns `None`.
     pub async fn start(api: usize, workers: usize, change: impl Fn(&mut Config)) -> Option<Fleet> {
-        let (nats, bucket) = (Nats::start()?, S3::start()?);
+        let (nats, bucket) = servers()?;
         let folder = tempfile::tempdir().expect("a temporary folder");
         let url = Kind::Postgres.new_url(folder.path())?;
-        let mut fleet = Fleet { api: Vec::new(), workers: Vec::new(), nats, bucket, folders: vec![folder] };
+        let member = Member::new(nats, bucket);
+        let mut fleet = Fleet { api: Vec::new(), workers: Vec::new(), member, folders: vec![folder] };
         for _ in 0..workers {
             fleet.add_worker().await;
         }
         for _ in 0..api {
-            let (broker, bucket) = (fleet.nats.url(), fleet.bucket.config());
             let server = TestServer::with(|config| {
                 config.database_url = url.clone();
                 config.secret = Some(ServerSecret(SECRET.into()));
-                config.bucket = Some(bucket);
-                config.fleet.role = Role::Api;
-                config.fleet.broker = Some(BrokerUrl::read(&broker).expect("an address"));
+                fleet.member.join(config, Role::Api);
                 change(config);
             });
             fleet.api.push(server.await);
@@ -136,10 +200,8 @@ impl Fleet {
         let key: Zeroizing<String> = admin::fleet_key(&config).expect("the fleet's key");
         config.secret = None;
         config.compute.backend = BackendChoice::Cpu;
-        config.bucket = Some(self.bucket.config());
-        config.fleet.role = Role::Worker;
+        self.member.join(&mut config, Role::Worker);
         config.fleet.key = Some(ServerSecret::read(&key).expect("a key"));
-        config.fleet.broker = Some(BrokerUrl::read(&self.nats.url()).expect("an address"));
         self.workers.push(WorkerNode::start(&config, None).await.expect("the worker starts"));
         self.folders.push(folder);
     }
@@ -149,7 +211,7 @@ impl Fleet {
         let started = Instant::now();
         while !self.api.iter().all(|node| node.running().workers_heard() == wanted) {
             assert!(started.elapsed() < PATIENCE, "the workers are not heard");
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 }

@@ -56,6 +56,14 @@ pub fn serve(mut program: Command, folder: &Path, database_url: &str) -> Command
     program
 }
 
+/// Reads the address in the first line that begins like this.
+fn printed_address(output: &mut BufReader<ChildStdout>, start: &str) -> SocketAddr {
+    let mut lines = output.by_ref().lines().map(|line| line.expect("a line of text"));
+    let line = lines.find(|line| line.starts_with(start)).expect("the node prints its addresses");
+    let address = line.rsplit("http://").next().expect("an address").trim_end_matches("/metrics");
+    address.trim().parse().expect("an address")
+}
+
 /// A node in another process, killed when dropped.
 pub struct Node {
     process: Arc<Mutex<Child>>,
@@ -75,14 +83,27 @@ impl Node {
     pub fn start(mut command: Command) -> Node {
         let mut process = command.spawn().expect("the program runs");
         let mut output = BufReader::new(process.stdout.take().expect("a pipe"));
-        let mut address = |start: &str| -> SocketAddr {
-            let mut lines = output.by_ref().lines().map(|line| line.expect("a line of text"));
-            let line = lines.find(|line| line.starts_with(start)).expect("the node prints its addresses");
-            let address = line.rsplit("http://").next().expect("an address").trim_end_matches("/metrics");
-            address.trim().parse().expect("an address")
-        };
-        let (address, operations) = (address("  API "), address("  metrics "));
+        let address = printed_address(&mut output, "  API ");
+        let operations = printed_address(&mut output, "  metrics ");
         Node { process: Arc::new(Mutex::new(process)), address, operations, _output: output }
+    }
+
+    /// Like [`Node::start`], for a worker of a fleet, which has no API: its address is that of metrics and probes.
+    ///
+    /// # Panics
+    /// As [`Node::start`].
+    pub fn start_worker(mut command: Command) -> Node {
+        let mut process = command.spawn().expect("the program runs");
+        let mut output = BufReader::new(process.stdout.take().expect("a pipe"));
+        let operations = printed_address(&mut output, "  metrics ");
+        Node { process: Arc::new(Mutex::new(process)), address: operations, operations, _output: output }
+    }
+
+    /// Returns how many workers of the fleet an API node hears.
+    pub async fn fleet_workers(&self) -> usize {
+        let Some(page) = Request::get("/metrics").try_send(self.operations).await else { return 0 };
+        let lines = page.text().lines().filter(|line| line.starts_with("ango_fleet_workers{"));
+        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<usize>().ok()).sum()
     }
 
     /// Like [`Node::start`], but other tasks go on meanwhile.

@@ -40,8 +40,9 @@ impl Server {
     /// `TEST_NATS` requires the server.
     pub fn start() -> Option<Server> {
         if !has_server() {
-            assert!(std::env::var_os("TEST_NATS").is_none(), "there is no nats-server of version 2.12 or newer");
-            eprintln!("skipped: there is no nats-server of version 2.12 or newer");
+            let asked_for = std::env::var("TEST_NATS").is_ok_and(|wanted| wanted == "required");
+            assert!(!asked_for, "there is no nats-server of version 2.12 or newer");
+            println!("not tried: there is no nats-server of version 2.12 or newer (.ci/requirements.txt)");
             return None;
         }
         let folder = tempfile::tempdir().expect("a temporary folder");

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use engine::Error;
 use fleet::asker::{Asked, Asker};
 use fleet::asking::NotAnswered;
-use fleet::broker::{Broker, Topic};
+use fleet::broker::{Broker, Topic, Unreachable};
 use fleet::member::Ears;
 use parking_lot::Mutex;
 
@@ -32,6 +32,8 @@ use crate::work::question::{Ending, Question, Work, WorkEnd, WorkError, Worker};
 const FLOW_RETRY: Duration = Duration::from_secs(1);
 /// Longest time that the end of a session waits for the workers' word that its key is overwritten (readings G3).
 const ERASE_WAIT: Duration = Duration::from_secs(5);
+/// Pause between two looks at whether a probe was heard.
+const PROBE_LOOK: Duration = Duration::from_millis(2);
 /// Largest number of shapes of keys for numbers that an API node remembers.
 const SHAPES_MAX: usize = 256;
 /// The matrices of bootstrapping may take this part of the process's memory, for plans.
@@ -95,6 +97,20 @@ impl Fleet {
     /// Returns when this member last heard from the broker.
     pub fn heard_at(&self) -> Instant {
         self.shared.broker.heard_at()
+    }
+
+    /// Tells something and waits until this member hears it.
+    ///
+    /// # Errors
+    /// When the broker takes nothing.
+    pub async fn probe(&self) -> Result<(), Unreachable> {
+        let asked = Instant::now();
+        // no member reads this as news
+        self.shared.broker.tell(Topic::News, Bytes::from_static(b"probe")).await?;
+        while self.heard_at() < asked {
+            tokio::time::sleep(PROBE_LOOK).await;
+        }
+        Ok(())
     }
 
     /// Finds the shape of a stored key, so that operations can be planned under it.

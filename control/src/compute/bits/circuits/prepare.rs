@@ -72,6 +72,7 @@ pub async fn prepare(
         ..
     } = given;
     if outputs == Some(CircuitOutputs::Handles) {
+        session.keeps_values()?;
         session.record.may_keep(compute.clock.now())?;
     }
     if let Some(fingerprint) = fingerprint {

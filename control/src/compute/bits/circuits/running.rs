@@ -33,6 +33,9 @@ pub async fn run(
     let outputs = given.request.outputs.unwrap_or_default();
     let quota = given.quota.clone();
     let session = compute.sessions.find(&caller.account, &given.request.session_id).await?;
+    if !reply.waits {
+        session.keeps_values()?;
+    }
     let prepared = prepare(compute, &caller, &session, given).await?;
     let (key, bench) = (*session.key, session.bench.clone());
     let charge_to = ChargeTo { digest: session.record.digest, paid_by: PaidBy::from(&caller) };

@@ -102,6 +102,7 @@ pub async fn run(
     let shelf = match outputs {
         CircuitOutputs::Ciphertexts => None,
         CircuitOutputs::Handles => {
+            session.keeps_values()?;
             session.record.may_keep(compute.clock.now())?;
             let bytes = work.gates.len() * work::words_bytes(&key);
             let room = session.bench.memory.reserve(bytes as u64).map_err(no_room)?;
