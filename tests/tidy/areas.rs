@@ -264,6 +264,7 @@ fn no_file_of_the_kernels_names_one_above_it_or_is_in_a_circle() {
 #[test]
 fn no_file_of_the_engine_names_one_above_it_or_is_in_a_circle() {
     rungs::ENGINE.check();
+    rungs::FLEET.check();
 }
 
 #[test]

@@ -84,10 +84,11 @@ fn dependencies_point_one_way() {
         ("engine", &["kernels"][..]),
         ("api", &[][..]),
         ("docs-module", &[][..]),
+        ("fleet", &[][..]),
         ("seal", &[][..]),
         ("store", &["api"][..]),
         ("client", &["kernels", "api"][..]),
-        ("control", &["engine", "api", "docs-module", "seal", "store", "client"][..]),
+        ("control", &["engine", "api", "docs-module", "fleet", "seal", "store", "client"][..]),
         ("ango", &["control"][..]),
     ]);
     let metadata = workspace();
@@ -112,7 +113,7 @@ fn the_product_carries_no_tfhe_crate_and_kernels_carry_no_runtime() {
         let banned: &[&str] = match package.name.as_str() {
             "kernels" | "engine" => &["tfhe", "tokio", "axum", "serde_json", "sqlx"],
             "api" => &["tfhe", "tokio", "axum", "sqlx"],
-            "client" | "seal" | "store" | "control" => &["tfhe"],
+            "client" | "fleet" | "seal" | "store" | "control" => &["tfhe"],
             _ => &[],
         };
         for name in banned {
@@ -124,10 +125,12 @@ fn the_product_carries_no_tfhe_crate_and_kernels_carry_no_runtime() {
 #[test]
 fn each_door_is_one_file() {
     let control = sources("control/src", &[".rs"]);
-    let doors: [(&str, &[&str]); 4] = [
+    let doors: [(&str, &[&str]); 5] = [
         ("engine", &["control/src/work"]),
         // only the file for secret keys that the server makes, and the command-line client, use secret keys
         ("client", &["control/src/compute/held_keys.rs", "control/src/cli/"]),
+        // the broker
+        ("async_nats", &[]),
         ("sqlx", &[]),
         ("redis", &["control/src/cache_store"]),
     ];
@@ -136,6 +139,9 @@ fn each_door_is_one_file() {
             let may = files.iter().any(|door| path.starts_with(door));
             assert!(may || !names_crate(text, name), "{path} names crate {name}");
         }
+    }
+    for (path, text) in sources("control/fleet/src", &[".rs"]) {
+        assert!(path == "control/fleet/src/nats.rs" || !names_crate(&text, "async_nats"), "{path} names crate async_nats");
     }
     for (path, text) in sources("kernels/src", &[".rs"]) {
         // `queue.rs` is unsafe because it compiles WGSL without run-time checks; the suites run the same texts with all

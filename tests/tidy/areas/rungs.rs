@@ -197,3 +197,19 @@ pub const DOCS_MODULE: Crate = Crate {
     ],
     shared: &[],
 };
+
+pub const FLEET: Crate = Crate {
+    folder: "control/fleet/src",
+    rungs: &[
+        &["broker", "lanes"],
+        // one interface, two brokers
+        &["local", "nats"],
+        &["presence"],
+        &["message"],
+        // pure functions: (now, event) -> what to do
+        &["asking", "taking"],
+        // drive the functions with a broker
+        &["asker", "member", "serving"],
+    ],
+    shared: &["member"],
+};
