@@ -150,6 +150,8 @@ impl Asking {
     pub fn again(&mut self, attempt: u32, now: Instant) {
         if attempt == self.attempts {
             (self.receipt, self.taken, self.publish_at) = (None, false, Some(now));
+            // a refusal from before says nothing about the broker of now
+            self.refused = None;
         }
     }
 
@@ -223,6 +225,18 @@ mod tests {
         assert_eq!(asking.step(silent + HELP_AFTER), Step::Help(receipt(1)));
         asking.runs(silent + HELP_AFTER);
         assert_eq!(asking.step(silent + HELP_AFTER * 2), Step::Wait(silent + HELP_AFTER + SILENT_AFTER));
+    }
+
+    #[test]
+    fn a_refusal_from_before_does_not_end_work_whose_message_was_no_use() {
+        let (mut asking, now) = begin();
+        asking.published(Ok(receipt(1)), now).unwrap();
+        let late = now + SILENT_AFTER;
+        asking.published(Err(NotPublished::Refused("away".to_owned())), late).unwrap();
+        asking.runs(late);
+        let again = late + REFUSED_MAX;
+        asking.again(1, again);
+        assert_eq!(asking.step(again), Step::Publish { before: None, attempt: 2 });
     }
 
     #[test]
