@@ -64,12 +64,13 @@ impl Taking {
     /// Notes the end of work that this worker computed. `None`: there is no answer, and the work may come again.
     pub fn end(&mut self, id: &str, answer: Option<Bytes>, now: Instant) {
         match answer {
-            Some(answer) if !matches!(self.known.get(id), Some(Known::Cancelled)) => {
+            // cancelled work stays cancelled, however it ends
+            _ if matches!(self.known.get(id), Some(Known::Cancelled)) => {}
+            Some(answer) => {
                 self.bytes += answer.len();
                 self.known.insert(id.to_owned(), Known::Ended(answer));
                 self.ended.push_back((now, id.to_owned()));
             }
-            Some(_) => {}
             None => drop(self.known.remove(id)),
         }
         self.forget(now);
@@ -94,6 +95,11 @@ impl Taking {
     /// Returns the number of pieces of work that this worker computes.
     pub fn running(&self) -> usize {
         self.known.values().filter(|known| matches!(known, Known::Runs)).count()
+    }
+
+    /// Returns the number of ids that are remembered, and the bytes of their answers.
+    pub fn remembered(&self) -> (usize, usize) {
+        (self.known.len().max(self.ended.len()), self.bytes)
     }
 
     fn forget(&mut self, now: Instant) {
@@ -137,6 +143,20 @@ mod tests {
         assert_eq!((taking.take("b", 1, now), taking.bytes), (Take::Drop, 0));
         taking.take("c", 1, now + REMEMBERED);
         assert_eq!((taking.ended.len(), taking.known.len()), (0, 1));
+    }
+
+    #[test]
+    fn cancelled_work_that_ends_without_an_answer_stays_cancelled() {
+        let (mut taking, now) = (Taking::default(), Instant::now());
+        taking.take("a", 1, now);
+        assert!(taking.cancel("a", now));
+        taking.end("a", None, now);
+        assert_eq!(taking.take("a", 2, now), Take::Drop);
+        assert_eq!(taking.remembered(), (1, 0));
+        // the id is forgotten once, and not while it runs again
+        assert_eq!(taking.take("a", 3, now + REMEMBERED), Take::Compute);
+        taking.take("b", 1, now + REMEMBERED * 2);
+        assert_eq!(taking.running(), 2);
     }
 
     #[test]
