@@ -15,6 +15,12 @@ const IDS_MAX: usize = 1 << 16;
 /// Work that this many workers did not finish is failed by the next one. Such work may be what stops the workers.
 pub const DELIVERIES_MAX: u64 = 3;
 
+/// Whether a worker gives back a message that it cannot use now. A message of a later delivery is ended, and the member is
+/// asked for another one, because the broker counts a delivery that was given back like one whose worker fell silent.
+pub fn gives_back(deliveries: u64) -> bool {
+    deliveries <= 1
+}
+
 /// What a worker does with a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Take {
