@@ -117,9 +117,11 @@ impl Asking {
     pub fn published(&mut self, outcome: Result<Receipt, NotPublished>, now: Instant) -> Result<(), NotAnswered> {
         match outcome {
             Ok(receipt) => {
+                // the worker that had the message was silent, so the message may wait again in a lane without an owner
+                (self.taken, self.help_at) = (false, now);
                 if self.receipt.as_ref() != Some(&receipt) {
                     self.attempts += 1;
-                    (self.taken, self.help_at) = (false, now + HELP_AFTER);
+                    self.help_at = now + HELP_AFTER;
                 }
                 (self.receipt, self.refused, self.publish_at, self.sign) = (Some(receipt), None, None, now);
                 Ok(())
@@ -148,6 +150,8 @@ impl Asking {
     pub fn again(&mut self, attempt: u32, now: Instant) {
         if attempt == self.attempts {
             (self.receipt, self.taken, self.publish_at) = (None, false, Some(now));
+            // a refusal from before says nothing about the broker of now
+            self.refused = None;
         }
     }
 
@@ -197,7 +201,7 @@ mod tests {
         assert_eq!(asking.step(silent), Step::Publish { before: Some(receipt(1)), attempt: 2 });
         // the lane still has it
         asking.published(Ok(receipt(1)), silent).unwrap();
-        assert_eq!((asking.attempts(), asking.step(silent)), (1, Step::Wait(silent + SILENT_AFTER)));
+        assert_eq!((asking.attempts(), asking.step(silent)), (1, Step::Help(receipt(1))));
         // the lane has lost it
         let lost = silent + SILENT_AFTER;
         asking.published(Ok(receipt(2)), lost).unwrap();
@@ -207,6 +211,32 @@ mod tests {
         assert_eq!(asking.step(lost), Step::Wait(lost + HELP_AFTER));
         asking.again(2, lost);
         assert_eq!(asking.step(lost), Step::Publish { before: None, attempt: 3 });
+    }
+
+    #[test]
+    fn a_message_whose_worker_fell_silent_calls_for_help_until_a_worker_takes_it() {
+        let (mut asking, now) = begin();
+        asking.published(Ok(receipt(1)), now).unwrap();
+        asking.runs(now);
+        let silent = now + SILENT_AFTER;
+        assert_eq!(asking.step(silent), Step::Publish { before: Some(receipt(1)), attempt: 2 });
+        asking.published(Ok(receipt(1)), silent).unwrap();
+        assert_eq!(asking.step(silent), Step::Help(receipt(1)));
+        assert_eq!(asking.step(silent + HELP_AFTER), Step::Help(receipt(1)));
+        asking.runs(silent + HELP_AFTER);
+        assert_eq!(asking.step(silent + HELP_AFTER * 2), Step::Wait(silent + HELP_AFTER + SILENT_AFTER));
+    }
+
+    #[test]
+    fn a_refusal_from_before_does_not_end_work_whose_message_was_no_use() {
+        let (mut asking, now) = begin();
+        asking.published(Ok(receipt(1)), now).unwrap();
+        let late = now + SILENT_AFTER;
+        asking.published(Err(NotPublished::Refused("away".to_owned())), late).unwrap();
+        asking.runs(late);
+        let again = late + REFUSED_MAX;
+        asking.again(1, again);
+        assert_eq!(asking.step(again), Step::Publish { before: None, attempt: 2 });
     }
 
     #[test]

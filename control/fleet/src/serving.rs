@@ -18,7 +18,7 @@ use crate::broker::{Broker, Delivery, Lane, Queue, Rank, Ticket, Topic, is_name}
 use crate::member::Ears;
 use crate::message::{Answer, Word, WorkHead};
 use crate::presence::{self, Presence};
-use crate::taking::{Take, Taking};
+use crate::taking::{Take, Taking, gives_back};
 
 /// The second's lanes are pulled when the own lane has been empty for this long.
 const OWN_EMPTY: Duration = Duration::from_millis(20);
@@ -300,7 +300,7 @@ impl Serving {
         match take {
             Take::Compute => {
                 place.fill(head.units.max(1));
-                tokio::spawn(self.clone().compute(head, content, ticket, place));
+                tokio::spawn(self.clone().compute(head, content, deliveries, ticket, place));
                 return Ok(());
             }
             Take::Runs | Take::Drop => {}
@@ -317,7 +317,7 @@ impl Serving {
         self.broker.done(&ticket).await
     }
 
-    async fn compute(self: Arc<Self>, head: WorkHead, content: Bytes, ticket: Ticket, place: Place) {
+    async fn compute(self: Arc<Self>, head: WorkHead, content: Bytes, deliveries: u64, ticket: Ticket, place: Place) {
         let WorkHead { id, member, attempt, .. } = head.clone();
         let deadline = Instant::now() + head.left();
         let mut handling = self.handler.handle(Taken { head, content, deadline });
@@ -343,7 +343,13 @@ impl Serving {
             Handled::GiveBack(after) => {
                 self.taking.lock().end(&id, None, Instant::now());
                 drop(place);
-                let _ = self.broker.give_back(&ticket, after).await;
+                if gives_back(deliveries) {
+                    let _ = self.broker.give_back(&ticket, after).await;
+                    return;
+                }
+                time::sleep(after).await;
+                let _ = self.broker.answer(&member, answer(Word::Again(attempt))).await;
+                let _ = self.broker.done(&ticket).await;
                 return;
             }
         };

@@ -15,6 +15,12 @@ const IDS_MAX: usize = 1 << 16;
 /// Work that this many workers did not finish is failed by the next one. Such work may be what stops the workers.
 pub const DELIVERIES_MAX: u64 = 3;
 
+/// Whether a worker gives back a message that it cannot use now. A message of a later delivery is ended, and the member is
+/// asked for another one, because the broker counts a delivery that was given back like one whose worker fell silent.
+pub fn gives_back(deliveries: u64) -> bool {
+    deliveries <= 1
+}
+
 /// What a worker does with a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Take {
@@ -64,12 +70,13 @@ impl Taking {
     /// Notes the end of work that this worker computed. `None`: there is no answer, and the work may come again.
     pub fn end(&mut self, id: &str, answer: Option<Bytes>, now: Instant) {
         match answer {
-            Some(answer) if !matches!(self.known.get(id), Some(Known::Cancelled)) => {
+            // cancelled work stays cancelled, however it ends
+            _ if matches!(self.known.get(id), Some(Known::Cancelled)) => {}
+            Some(answer) => {
                 self.bytes += answer.len();
                 self.known.insert(id.to_owned(), Known::Ended(answer));
                 self.ended.push_back((now, id.to_owned()));
             }
-            Some(_) => {}
             None => drop(self.known.remove(id)),
         }
         self.forget(now);
@@ -94,6 +101,11 @@ impl Taking {
     /// Returns the number of pieces of work that this worker computes.
     pub fn running(&self) -> usize {
         self.known.values().filter(|known| matches!(known, Known::Runs)).count()
+    }
+
+    /// Returns the number of ids that are remembered, and the bytes of their answers.
+    pub fn remembered(&self) -> (usize, usize) {
+        (self.known.len().max(self.ended.len()), self.bytes)
     }
 
     fn forget(&mut self, now: Instant) {
@@ -137,6 +149,20 @@ mod tests {
         assert_eq!((taking.take("b", 1, now), taking.bytes), (Take::Drop, 0));
         taking.take("c", 1, now + REMEMBERED);
         assert_eq!((taking.ended.len(), taking.known.len()), (0, 1));
+    }
+
+    #[test]
+    fn cancelled_work_that_ends_without_an_answer_stays_cancelled() {
+        let (mut taking, now) = (Taking::default(), Instant::now());
+        taking.take("a", 1, now);
+        assert!(taking.cancel("a", now));
+        taking.end("a", None, now);
+        assert_eq!(taking.take("a", 2, now), Take::Drop);
+        assert_eq!(taking.remembered(), (1, 0));
+        // the id is forgotten once, and not while it runs again
+        assert_eq!(taking.take("a", 3, now + REMEMBERED), Take::Compute);
+        taking.take("b", 1, now + REMEMBERED * 2);
+        assert_eq!(taking.running(), 2);
     }
 
     #[test]
