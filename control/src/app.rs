@@ -144,13 +144,13 @@ async fn computing(
     };
     let member = Member::connect(&config.fleet, &ground.node_id, true).await?;
     let (Some(member), Some(address)) = (member, internal_addr) else {
-        let here = own.context("ANGO_ROLE=api needs ANGO_NATS_URL")?;
+        let here = own.context("an API node needs a broker")?;
         let asked = through(here.clone());
         return Ok(Computing { workers: Arc::new(Workers::here(here)), asked, part: None });
     };
     let url = config.fleet.internal_url.clone().unwrap_or_else(|| format!("http://{address}"));
     let fleet = Fleet::new(&member, url);
-    let bucket = config.bucket.as_ref().context("a fleet needs ANGO_OBJECTS_URL")?;
+    let bucket = config.bucket.as_ref().context("a fleet needs a bucket")?;
     let (key, offload) = (storage.secrets.key(Purpose::Fleet), ground.offload.clone());
     let start = |here: &Here| {
         let key_bytes_max = config.compute.key_bytes_max;

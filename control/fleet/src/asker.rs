@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time;
 
 use crate::asking::{Asking, NotAnswered, Step};
-use crate::broker::{Broker, Lane, Message, NotPublished, Queue, Topic};
+use crate::broker::{Broker, Heard, Lane, Message, NotPublished, Queue, Topic};
 use crate::member::Ears;
 use crate::message::{Answer, Word, WorkHead};
 
@@ -77,7 +77,14 @@ impl Asker {
     pub fn new(broker: Arc<dyn Broker>, ears: Arc<Ears>, member: String, pool: String) -> Arc<Asker> {
         let (waiting, counts) = Default::default();
         let asker = Arc::new(Asker { broker, ears: ears.clone(), member, pool, waiting, counts });
-        ears.add_asker(&asker);
+        let hearing = Arc::downgrade(&asker);
+        ears.add(Box::new(move |heard| {
+            let (Heard::Answer(bytes), Some(asker)) = (heard, hearing.upgrade()) else { return };
+            match Answer::read(bytes.clone()) {
+                Ok(answer) => asker.hear(answer),
+                Err(error) => tracing::warn!(%error, "an answer is not readable"),
+            }
+        }));
         asker
     }
 

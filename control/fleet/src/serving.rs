@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time;
 
-use crate::broker::{Broker, Delivery, Lane, Queue, Rank, Ticket, Topic, is_name};
+use crate::broker::{Broker, Delivery, Heard, Lane, Queue, Rank, Ticket, Topic, is_name};
 use crate::member::Ears;
 use crate::message::{Answer, Word, WorkHead};
 use crate::presence::{self, Presence};
@@ -167,7 +167,12 @@ impl Serving {
             draining: AtomicBool::new(false),
             redelivered: AtomicU64::new(0),
         });
-        ears.add_serving(&serving);
+        let hearing = Arc::downgrade(&serving);
+        ears.add(Box::new(move |heard| {
+            if let (Heard::Told(topic, bytes), Some(serving)) = (heard, hearing.upgrade()) {
+                serving.hear(*topic, bytes);
+            }
+        }));
         tokio::spawn(serving.clone().tell_presence());
         tokio::spawn(serving.clone().pull_own());
         tokio::spawn(serving.clone().pull_as_second());
@@ -200,7 +205,7 @@ impl Serving {
     }
 
     /// Hears a call for help, or that nobody waits for some work.
-    pub(crate) fn hear(self: &Arc<Self>, topic: Topic, content: &[u8]) {
+    fn hear(self: &Arc<Self>, topic: Topic, content: &[u8]) {
         let Some(name) = std::str::from_utf8(content).ok().filter(|name| is_name(name)) else { return };
         match topic {
             Topic::Help if name != self.lane.worker && self.is_idle() && !self.helps.swap(true, Ordering::Relaxed) => {

@@ -223,7 +223,7 @@ impl Making<'_> {
 
     /// Makes the place of the keys of the fleet's sessions.
     fn shared_keys(self) -> anyhow::Result<Arc<SharedKeys>> {
-        let objects = self.storage.session_keys.clone().context("a fleet needs ANGO_OBJECTS_URL")?;
+        let objects = self.storage.session_keys.clone().context("a fleet needs a bucket")?;
         let seal = Arc::new(FleetSeal::new(&self.storage.secrets.key(Purpose::Fleet)));
         Ok(Arc::new(SharedKeys { seal, objects }))
     }

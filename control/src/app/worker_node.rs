@@ -64,9 +64,9 @@ impl WorkerNode {
         let here = worker::start(&config.compute, &ground, devices, Key::default()).await?;
         let name = config.fleet.worker_name.as_deref().unwrap_or(&ground.node_id);
         let member = Member::connect(&config.fleet, name, false).await?;
-        let member = member.context("ANGO_ROLE=worker needs ANGO_NATS_URL")?;
-        let bucket = config.bucket.as_ref().context("a fleet needs ANGO_OBJECTS_URL")?;
-        let key = config.fleet.worker_key().context("ANGO_ROLE=worker needs ANGO_FLEET_KEY")?;
+        let member = member.context("a worker needs a broker")?;
+        let bucket = config.bucket.as_ref().context("a fleet needs a bucket")?;
+        let key = config.fleet.worker_key().context("a worker needs the fleet's key")?;
         let (bytes_max, offload) = (config.compute.key_bytes_max, ground.offload.clone());
         let part = start_worker(&member, &config.fleet, &here, &key, bucket, bytes_max, offload)?;
         let telemetry = ground.telemetry.clone();

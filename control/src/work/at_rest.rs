@@ -4,8 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use super::bits::StoredKey;
-use super::fleet::FetchedKey;
+use super::bits::{FetchedKey, StoredKey};
 use super::key::KeyName;
 use super::numbers::StoredNumbersKey;
 use crate::web::error::ApiError;

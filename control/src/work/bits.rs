@@ -1,6 +1,7 @@
 //! Gates and circuits in the engine: keys that are open for work, gates and netlists from outside, results.
 
 mod ciphertexts;
+mod fetched_key;
 mod planning;
 mod seeds;
 mod stored_key;
@@ -24,6 +25,7 @@ pub use ciphertexts::{
 };
 pub(super) use planning::plan_again;
 pub use planning::{InputNoise, Mapping, PlanCache, PlanFacts, PlannedCircuit};
+pub use fetched_key::FetchedKey;
 pub use seeds::Seeds;
 pub use stored_key::{KeyStore, SealedKey, StoredKey};
 

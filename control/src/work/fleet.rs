@@ -31,7 +31,6 @@ pub use self::asks::Fleet;
 pub use self::member::{BrokerUrl, Member};
 pub use self::session_key::{FleetSeal, KeyFacts, SealedSessionKey};
 pub use self::worker::{WorkerPart, start_worker};
-pub use self::worker_keys::FetchedKey;
 
 /// What a process does in a service of several machines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

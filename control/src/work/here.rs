@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use api::{AccountId, OperationId};
-use engine::{Error, Failed, GateList, KeyParams, OPERATION_ROWS_MAX, OnErased, Params, Task};
+use engine::{Error, Failed, GateList, OPERATION_ROWS_MAX, OnErased, Params, Task};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot};
 
@@ -377,8 +377,8 @@ async fn open(
                 (engine.open(key, account, weight)?, shape)
             }
             RestingKey::Fetched(key) => {
-                let KeyParams::Gates(params) = *key.params() else { return Err(Error::Gone.into()) };
-                (engine.open(key, account, weight)?, KeyShape::Bits(params))
+                let shape = KeyShape::Bits(key.gate_params());
+                (engine.open(key, account, weight)?, shape)
             }
             RestingKey::Numbers(key) => {
                 let shape = Arc::new(NumbersShape::of(&key, plaintexts));

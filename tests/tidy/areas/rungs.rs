@@ -208,8 +208,9 @@ pub const FLEET: Crate = Crate {
         &["message"],
         // pure functions: (now, event) -> what to do
         &["asking", "taking"],
+        &["member"],
         // drive the functions with a broker
-        &["asker", "member", "serving"],
+        &["asker", "serving"],
     ],
-    shared: &["member"],
+    shared: &[],
 };

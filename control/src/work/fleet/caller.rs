@@ -56,7 +56,7 @@ impl Caller {
     /// # Errors
     /// Why they are not there.
     pub async fn operands(&self, callback: &Callback) -> Result<Bytes, NoAnswer> {
-        self.get(format!("{}/work/{}", callback.url, callback.token), NoAnswer::Token).await
+        self.get(format!("{}/requests/{}", callback.url, callback.token), NoAnswer::Token).await
     }
 
     /// Reads the access to the key of a request.
@@ -82,7 +82,7 @@ impl Caller {
     /// # Errors
     /// When no API node took it.
     pub async fn end(&self, callback: &Callback, end: Bytes) -> Result<(), NoAnswer> {
-        let url = format!("{}/work/{}", callback.url, callback.token);
+        let url = format!("{}/requests/{}", callback.url, callback.token);
         let mut last = NoAnswer::Away(String::new());
         for _ in 0..ENDS_TRIED {
             match self.client.post(&url).body(end.clone()).send().await {

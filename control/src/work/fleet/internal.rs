@@ -28,7 +28,7 @@ pub struct Internal {
 /// Makes the routes of the internal listener.
 pub fn router(state: Arc<Internal>) -> Router {
     Router::new()
-        .route("/work/{token}", get(operands).post(end))
+        .route("/requests/{token}", get(operands).post(end))
         .route("/keys/{token}", get(key))
         .route("/keys/{token}/rows/{row_index}", get(row))
         .with_state(state)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use fleet::broker::Broker;
+use fleet::broker::{Broker, Heard, Topic};
 use fleet::message::{Answer, Word};
 use fleet::serving::{RoomMax, Serving};
 use tokio::runtime::Handle;
@@ -86,8 +86,9 @@ pub fn start_worker(
 /// Overwrites keys whose end the member hears of, and tells the member that waits.
 fn hear_ends(member: &Member, here: Here, worker: String) {
     let (broker, runtime) = (member.broker.clone(), Handle::current());
-    member.ears.add_news(Box::new(move |bytes| {
-        let Some(news) = News::read(&bytes) else { return };
+    member.ears.add(Box::new(move |heard| {
+        let Heard::Told(Topic::News, bytes) = heard else { return };
+        let Some(news) = News::read(bytes) else { return };
         let Some(name) = news.ended() else { return };
         let News::KeyEnded { member, id, .. } = news;
         let (broker, runtime, worker) = (broker.clone(), runtime.clone(), worker.clone());

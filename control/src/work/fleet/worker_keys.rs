@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engine::{EvaluationKey, KeyParams, KeyPart, KeySource, PartId};
+use engine::EvaluationKey;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
@@ -13,11 +13,12 @@ use super::caller::{Caller, NoAnswer};
 use super::content::Callback;
 use super::session_key::{FleetSeal, open_object};
 use crate::blobs::Blobs;
-use crate::resource::{Grant, Payer, Resource};
+use crate::resource::{Payer, Resource};
 use crate::secrets::Key;
 use crate::web::error::ApiError;
 use crate::web::offload::Offload;
 use crate::work::at_rest::{Finding, KeysAtRest, RestingKey};
+use crate::work::bits::FetchedKey;
 use crate::work::key::KeyName;
 use crate::work::numbers::{StoredNumbersKey, StoredRow, params_on_record};
 
@@ -46,17 +47,6 @@ struct Shared {
     ended: Mutex<HashMap<KeyName, Instant>>,
     /// When the sessions of open keys expire.
     expires: Mutex<HashMap<KeyName, Instant>>,
-}
-
-/// A session's key that this worker has read.
-pub struct FetchedKey {
-    shared: Arc<Shared>,
-    name: KeyName,
-    object: String,
-    data_key: Key,
-    params: KeyParams,
-    held: Mutex<Option<(Arc<EvaluationKey>, Option<Grant>)>>,
-    runtime: Handle,
 }
 
 impl WorkerKeys {
@@ -151,15 +141,17 @@ impl Shared {
         }
     }
 
+    /// Reads the key of a session. The key is read again when a device needs it again and host memory has no room for it.
     async fn read(self: Arc<Self>, name: KeyName, object: String, data_key: Key) -> Result<FetchedKey, ApiError> {
         let key = self.fetch(&name, &object, &data_key).await.map_err(|error| {
             tracing::warn!(error, "a key could not be read from the bucket");
             away()
         })?;
-        let params = KeyParams::Gates(key.params);
-        let grant = self.memory.try_take(&Payer::without_key(), key.memory_bytes() as u64).ok();
-        let held = Mutex::new(Some((Arc::new(key), grant)));
-        Ok(FetchedKey { shared: self, name, object, data_key, params, held, runtime: Handle::current() })
+        let memory = self.memory.try_take(&Payer::without_key(), key.memory_bytes() as u64).ok();
+        let runtime = Handle::current();
+        // blocks a thread of the engine, not of the runtime
+        let read = move || runtime.block_on(self.fetch(&name, &object, &data_key));
+        Ok(FetchedKey::new(key, memory, Box::new(read)))
     }
 
     async fn fetch(&self, name: &KeyName, object: &str, data_key: &Key) -> Result<EvaluationKey, String> {
@@ -172,37 +164,4 @@ impl Shared {
 
 fn away() -> ApiError {
     ApiError::unavailable("key", "the key cannot be read at the moment; nothing was charged").retry_after(RETRY)
-}
-
-impl FetchedKey {
-    /// Returns the key's parameters.
-    pub fn params(&self) -> &KeyParams {
-        &self.params
-    }
-}
-
-impl KeySource for FetchedKey {
-    fn params(&self) -> KeyParams {
-        self.params.clone()
-    }
-
-    fn host_bytes(&self) -> u64 {
-        // 0, because `memory` bounds the keys in host memory
-        0
-    }
-
-    fn fetch(&self, _part: PartId) -> Result<KeyPart, String> {
-        let mut held = self.held.lock();
-        if let Some((key, grant)) = held.take() {
-            // without room, the key is in host memory only until a device has loaded it
-            if grant.is_some() {
-                *held = Some((key.clone(), grant));
-            }
-            return Ok(KeyPart::Gates(key));
-        }
-        drop(held);
-        let read = self.shared.fetch(&self.name, &self.object, &self.data_key);
-        // blocks a thread of the engine, not of the runtime
-        self.runtime.block_on(read).map(|key| KeyPart::Gates(Arc::new(key)))
-    }
 }
