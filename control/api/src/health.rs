@@ -61,7 +61,7 @@ pub struct Health {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Dependency {
-    /// `redis`, `postgres` or `provider`.
+    /// `postgres`, `nats`, `object_store`, `redis` or `provider`.
     pub name: String,
     /// The health that the last probe found.
     pub status: HealthStatus,
