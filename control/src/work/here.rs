@@ -181,6 +181,12 @@ impl Here {
         self.shared.engine.devices().into_iter().map(DeviceFacts::from).collect()
     }
 
+    /// Returns the number of rows of the largest batches of all devices that take work, together.
+    pub fn batch_rows(&self) -> u64 {
+        let devices = self.shared.engine.devices();
+        devices.iter().filter(|device| device.in_service).map(|device| device.info.rows_max as u64).sum()
+    }
+
     /// Returns the engine's present figures.
     pub fn usage(&self) -> Usage {
         self.shared.engine.usage()

@@ -84,3 +84,58 @@ async fn row(State(state): State<Arc<Internal>>, Path((token, row_index)): Path<
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::http::Request;
+    use bytes::Bytes;
+    use fleet::local::LocalBroker;
+    use fleet::member::Ears;
+    use tower::ServiceExt;
+
+    use super::*;
+    use crate::work::key::KeyName;
+
+    fn state() -> Arc<Internal> {
+        let ears = Arc::<Ears>::default();
+        let broker = Arc::new(LocalBroker::default().connect("api", ears.listener()));
+        let asker = Asker::new(broker, ears, "api".to_owned(), "default".to_owned());
+        Arc::new(Internal { pending: Arc::default(), asker, keys: OnceLock::new() })
+    }
+
+    async fn send(state: &Arc<Internal>, method: &str, path: String, body: &'static [u8]) -> (u16, Bytes) {
+        let request = Request::builder().method(method).uri(path).body(Body::from(body)).unwrap();
+        let answer = router(state.clone()).oneshot(request).await.unwrap();
+        let status = answer.status().as_u16();
+        (status, to_bytes(answer.into_body(), 1 << 20).await.unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_token_fetches_once_and_ends_once_and_no_other_token_does() {
+        let state = state();
+        let key = KeyName::of_label(&format!("s{}", "1".repeat(64))).unwrap();
+        let tokens = state.pending.begin("op".to_owned(), key, Bytes::from_static(b"operands"));
+        let token = tokens.new_token();
+        let guess = "0".repeat(32);
+        assert_eq!(send(&state, "GET", format!("/requests/{guess}"), b"").await.0, 404);
+        assert_eq!(send(&state, "POST", format!("/requests/{guess}"), b"end").await.0, 404);
+        assert_eq!(send(&state, "GET", format!("/keys/{guess}"), b"").await.0, 404);
+        assert_eq!(send(&state, "GET", format!("/keys/{guess}/rows/0"), b"").await.0, 404);
+        let fetched = send(&state, "GET", format!("/requests/{token}"), b"").await;
+        assert_eq!(fetched, (200, Bytes::from_static(b"operands")));
+        assert_eq!(send(&state, "GET", format!("/requests/{token}"), b"").await.0, 410);
+        assert_eq!(send(&state, "POST", format!("/requests/{token}"), b"end").await.0, 204);
+        assert_eq!(send(&state, "POST", format!("/requests/{token}"), b"again").await.0, 404);
+        drop(tokens);
+        assert_eq!(send(&state, "GET", format!("/requests/{token}"), b"").await.0, 404);
+    }
+
+    #[tokio::test]
+    async fn the_internal_listener_serves_nothing_else() {
+        let state = state();
+        for path in ["/", "/requests", "/requests/a/b", "/metrics", "/api/v1/health", "/keys/a/rows/b"] {
+            let (status, _) = send(&state, "GET", path.to_owned(), b"").await;
+            assert!(status == 404 || status == 400, "{path} {status}");
+        }
+    }
+}

@@ -29,9 +29,11 @@ use crate::work::key::KeyName;
 const SILENCE: Duration = Duration::from_secs(4);
 /// How often the worker looks at the time.
 const LOOK: Duration = Duration::from_millis(200);
-/// How much work a worker takes at the same time. The engine batches what it has, and the rest waits in the lane for
-/// whichever worker has room.
-const ROOM: RoomMax = RoomMax { messages: 64, units: 2048 };
+/// Largest number of messages that a worker takes at the same time.
+const MESSAGES_MAX: u64 = 64;
+/// A worker takes so much work that each device has this many batches: one that runs and one that waits. The rest waits in the
+/// lane, for any worker that has room.
+const BATCHES: u64 = 2;
 /// Largest size in bytes of an evaluation key in memory.
 const KEY_BYTES_LARGEST: u64 = 64 << 20;
 
@@ -78,7 +80,8 @@ pub fn start_worker(
     let name = config.worker_name.clone().unwrap_or_else(|| member.name.clone());
     hear_ends(member, here.clone(), name.clone());
     let computes = Computes::new(here.clone(), keys.clone(), caller, name, POOL.to_owned());
-    let serving = Serving::start(member.broker.clone(), member.ears.clone(), computes, ROOM);
+    let room = RoomMax { messages: MESSAGES_MAX, units: (BATCHES * here.batch_rows()).max(1) };
+    let serving = Serving::start(member.broker.clone(), member.ears.clone(), computes, room);
     tokio::spawn(watch(Arc::downgrade(&serving), member.broker.clone(), here.clone(), keys));
     Ok(WorkerPart { serving, broker: member.broker.clone() })
 }
