@@ -154,6 +154,7 @@ struct Totals {
     circuit_bytes: u64,
     rows_done: u64,
     units_done: u64,
+    busy: Duration,
     batches_started: u64,
     batches_done: u64,
 }
@@ -231,6 +232,7 @@ impl Scheduler {
             key_bytes: self.totals.key_bytes,
             rows_done: self.totals.rows_done,
             units_done: self.totals.units_done,
+            busy: self.totals.busy,
             batches_done: self.totals.batches_done,
         }
     }

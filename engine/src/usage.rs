@@ -35,6 +35,8 @@ pub struct Usage {
     pub units_done: u64,
     /// Number of batches run since the start.
     pub batches_done: u64,
+    /// Time in which devices ran batches since the start, the times of all devices together.
+    pub busy: Duration,
 }
 
 /// Weight of the newest batch in the measured pace.

@@ -141,7 +141,10 @@ fn each_door_is_one_file() {
         }
     }
     for (path, text) in sources("control/fleet/src", &[".rs"]) {
-        assert!(path == "control/fleet/src/nats.rs" || !names_crate(&text, "async_nats"), "{path} names crate async_nats");
+        assert!(
+            path == "control/fleet/src/nats.rs" || !names_crate(&text, "async_nats"),
+            "{path} names crate async_nats"
+        );
     }
     for (path, text) in sources("kernels/src", &[".rs"]) {
         // `queue.rs` is unsafe because it compiles WGSL without run-time checks; the suites run the same texts with all

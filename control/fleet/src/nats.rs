@@ -6,7 +6,7 @@
 //! | stream `ango-run`, subjects `ango.run.<pool>.<lane>.<flow>` | in memory, a work queue |
 //! | stream `ango-ops`, subjects `ango.ops.<pool>.<lane>.<flow>` | on disk, a work queue |
 //! | consumer `<pool>_<lane>` of both streams | durable; removed after a day without pulls |
-//! | subject `ango.answer.<member>` | answers to a member |
+//! | subject `ango.answer.<member>` | answers to an API node |
 //! | subject `ango.tell.<topic>` | told to all members |
 //!
 //! Streams are made by API nodes, consumers by workers. A stream or a consumer that is gone is made again by the next call.
@@ -64,7 +64,7 @@ pub struct NatsConfig {
     pub run_replicas: usize,
     /// The same for [`Queue::Operations`].
     pub operations_replicas: usize,
-    /// Whether the member makes missing streams. API nodes do, workers may not.
+    /// Whether the member makes missing streams and hears answers. API nodes do, workers may not.
     pub makes_streams: bool,
 }
 
@@ -131,7 +131,10 @@ impl NatsBroker {
         streams.set_timeout(ANSWER_WAIT);
         let broker = NatsBroker { client, streams, consumers: Mutex::default(), lost, heard_at, config };
         let fleet = &broker.config.fleet;
-        broker.listen(format!("{fleet}.answer.{}", broker.config.member), listener.clone(), Heard::Answer).await?;
+        // only a member that asks hears answers: a worker may not listen to them
+        if broker.config.makes_streams {
+            broker.listen(format!("{fleet}.answer.{}", broker.config.member), listener.clone(), Heard::Answer).await?;
+        }
         for topic in Topic::ALL {
             let heard = move |content| Heard::Told(topic, content);
             broker.listen(format!("{fleet}.tell.{}", topic.name()), listener.clone(), heard).await?;

@@ -81,6 +81,9 @@ async fn checked<E: Into<anyhow::Error>>(work: impl Future<Output = Result<(), E
 
 /// Looks after the sessions of the fleet, if the node is a member of one.
 async fn look_after_fleet(compute: &Compute) -> Result<(), store::Error> {
+    if let Some(fleet) = compute.workers.fleet() {
+        fleet.listen().await;
+    }
     match &compute.shared_keys {
         Some(shared) => compute.sessions.look_after_shared(shared).await,
         None => Ok(()),

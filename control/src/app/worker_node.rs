@@ -112,6 +112,8 @@ async fn page(State(state): State<Arc<WorkerState>>) -> impl IntoResponse {
     state.telemetry.record(|| {
         counter!("ango_bootstraps_total").absolute(usage.units_done);
         counter!("ango_batches_total").absolute(usage.batches_done);
+        counter!("ango_fleet_key_misses_total").absolute(state.part.key_misses());
+        counter!("ango_fleet_device_busy_seconds_total").absolute(usage.busy.as_secs());
         counter!("ango_fleet_redeliveries_total").absolute(state.part.serving.redelivered.load(Ordering::Relaxed));
         for (name, value) in [
             ("ango_sessions", usage.sessions),

@@ -33,6 +33,10 @@ pub fn router(docs: Arc<Docs>) -> Router {
 }
 
 async fn metrics(State(docs): State<Arc<Docs>>) -> impl IntoResponse {
+    if let Some(objects) = health::object_store(&docs).await {
+        let is_up = objects.status != HealthStatus::Unavailable;
+        docs.web.telemetry.record(|| gauge!("ango_fleet_objects_up").set(f64::from(u8::from(is_up))));
+    }
     // without the database the page has the other figures, and the last ones of the backlog
     if let Ok(Ok(backlog)) = timeout(BACKLOG_TIMEOUT, docs.compute.store.backlog()).await {
         show_backlog(&docs, &backlog);
@@ -126,7 +130,7 @@ fn show_fleet(fleet: &Fleet) {
         gauge!("ango_fleet_workers", "pool" => POOL, "state" => state).set(count as f64);
     }
     gauge!("ango_fleet_oldest_waiting_seconds", "pool" => POOL).set(asker.oldest_waiting_s());
-    gauge!("ango_fleet_broker_heard_seconds").set(fleet.heard_at().elapsed().as_secs_f64());
+    gauge!("ango_fleet_broker_up").set(f64::from(u8::from(fleet.hears())));
     for (name, count) in [
         ("ango_fleet_published_total", &asker.counts.published),
         ("ango_fleet_published_again_total", &asker.counts.repeated),

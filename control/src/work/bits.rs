@@ -23,9 +23,9 @@ pub use ciphertexts::{
     check_fingerprint, empty_list, program, program_of_places, read_program, read_seeded_value, read_single,
     read_value, read_words, words_bytes, write_results, write_single, write_value,
 };
+pub use fetched_key::FetchedKey;
 pub(super) use planning::plan_again;
 pub use planning::{InputNoise, Mapping, PlanCache, PlanFacts, PlannedCircuit};
-pub use fetched_key::FetchedKey;
 pub use seeds::Seeds;
 pub use stored_key::{KeyStore, SealedKey, StoredKey};
 

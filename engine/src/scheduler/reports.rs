@@ -179,8 +179,10 @@ impl Scheduler {
         if let Some(at) = device.calls.iter().position(|call| call.batches.is_empty()) {
             let call = device.calls.remove(at);
             let since = call.since.max(std::mem::replace(&mut device.reported, now));
+            let took = now.saturating_sub(since);
+            self.totals.busy += took;
             if !call.failed {
-                self.pace.observe(call.cost, now.saturating_sub(since));
+                self.pace.observe(call.cost, took);
             }
         }
         batch

@@ -29,7 +29,7 @@ authorization {
           "$JS.API.CONSUMER.DURABLE.CREATE.ango-ops.>", "$JS.API.CONSUMER.CREATE.ango-ops.>", "$JS.API.CONSUMER.MSG.NEXT.ango-ops.>",
           "$JS.ACK.>", "ango.answer.>", "ango.tell.>"
         ] }
-        subscribe: { allow: [ "ango.answer.>", "ango.tell.>", "_INBOX.>" ] }
+        subscribe: { allow: [ "ango.tell.>", "_INBOX.>" ] }
     } }
   ]
 }

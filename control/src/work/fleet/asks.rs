@@ -32,6 +32,10 @@ use crate::work::question::{Ending, Question, Work, WorkEnd, WorkError, Worker};
 const FLOW_RETRY: Duration = Duration::from_secs(1);
 /// Longest time that the end of a session waits for the workers' word that its key is overwritten (readings G3).
 const ERASE_WAIT: Duration = Duration::from_secs(5);
+/// A broker that was not heard for this long is away.
+const HEARD: Duration = Duration::from_secs(4);
+/// Longest time of the probe of a job.
+const PROBE_WAIT: Duration = Duration::from_secs(1);
 /// Pause between two looks at whether a probe was heard.
 const PROBE_LOOK: Duration = Duration::from_millis(2);
 /// Largest number of shapes of keys for numbers that an API node remembers.
@@ -94,9 +98,13 @@ impl Fleet {
         self.shared.ears.clone()
     }
 
-    /// Returns when this member last heard from the broker.
-    pub fn heard_at(&self) -> Instant {
+    fn heard_at(&self) -> Instant {
         self.shared.broker.heard_at()
+    }
+
+    /// Whether the broker was heard a moment ago. A job probes the broker every second.
+    pub fn hears(&self) -> bool {
+        self.heard_at().elapsed() < HEARD
     }
 
     /// Tells something and waits until this member hears it.
@@ -111,6 +119,11 @@ impl Fleet {
             tokio::time::sleep(PROBE_LOOK).await;
         }
         Ok(())
+    }
+
+    /// Probes the broker, so that [`Fleet::hears`] is true while the broker answers.
+    pub async fn listen(&self) {
+        let _ = tokio::time::timeout(PROBE_WAIT, self.probe()).await;
     }
 
     /// Finds the shape of a stored key, so that operations can be planned under it.

@@ -113,7 +113,8 @@ impl Handler for Computes {
         Presence {
             worker: self.worker.clone(),
             pool: self.pool.clone(),
-            weight: devices.len().max(1) as u32,
+            // batches are as large as a device is fast
+            weight: u32::try_from(self.here.batch_rows()).unwrap_or(u32::MAX).max(1),
             speaks: SPEAKS,
             draining: false,
             version: VERSION.to_owned(),

@@ -42,9 +42,15 @@ pub struct WorkerPart {
     /// Takes work.
     pub serving: Arc<Serving>,
     broker: Arc<dyn Broker>,
+    keys: WorkerKeys,
 }
 
 impl WorkerPart {
+    /// Returns how often a key was not open when its work came.
+    pub fn key_misses(&self) -> u64 {
+        self.keys.missed()
+    }
+
     /// Takes no more work, and waits until all work has ended, at most this long.
     pub async fn drain(&self, most: Duration) {
         if !self.serving.drain(most).await {
@@ -82,8 +88,8 @@ pub fn start_worker(
     let computes = Computes::new(here.clone(), keys.clone(), caller, name, POOL.to_owned());
     let room = RoomMax { messages: MESSAGES_MAX, units: (BATCHES * here.batch_rows()).max(1) };
     let serving = Serving::start(member.broker.clone(), member.ears.clone(), computes, room);
-    tokio::spawn(watch(Arc::downgrade(&serving), member.broker.clone(), here.clone(), keys));
-    Ok(WorkerPart { serving, broker: member.broker.clone() })
+    tokio::spawn(watch(Arc::downgrade(&serving), member.broker.clone(), here.clone(), keys.clone()));
+    Ok(WorkerPart { serving, broker: member.broker.clone(), keys })
 }
 
 /// Overwrites keys whose end the member hears of, and tells the member that waits.

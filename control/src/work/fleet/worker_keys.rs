@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use engine::EvaluationKey;
@@ -45,6 +46,8 @@ struct Shared {
     /// The API node that asked last for work under a key.
     callbacks: Mutex<HashMap<KeyName, Callback>>,
     ended: Mutex<HashMap<KeyName, Instant>>,
+    /// Keys that were looked for, because they were not open.
+    missed: AtomicU64,
     /// When the sessions of open keys expire.
     expires: Mutex<HashMap<KeyName, Instant>>,
 }
@@ -52,8 +55,9 @@ struct Shared {
 impl WorkerKeys {
     /// Makes the keys of a worker. `objects`: the keys in the bucket. `memory`: bound on the bytes of keys in host memory.
     pub fn new(caller: Caller, seal: FleetSeal, objects: Blobs, offload: Offload, memory: Resource) -> WorkerKeys {
-        let (callbacks, ended, expires) = Default::default();
-        WorkerKeys { shared: Arc::new(Shared { caller, seal, objects, offload, memory, callbacks, ended, expires }) }
+        let (callbacks, ended, expires, missed) = Default::default();
+        let shared = Shared { caller, seal, objects, offload, memory, callbacks, ended, expires, missed };
+        WorkerKeys { shared: Arc::new(shared) }
     }
 
     /// Notes which API node asks for work under a key.
@@ -63,6 +67,11 @@ impl WorkerKeys {
             callbacks.clear();
         }
         callbacks.insert(name, callback);
+    }
+
+    /// Returns how often a key was not open when its work came.
+    pub fn missed(&self) -> u64 {
+        self.shared.missed.load(Ordering::Relaxed)
     }
 
     /// Returns the names of keys whose sessions have expired, once.
@@ -102,6 +111,7 @@ impl Shared {
         if self.ended.lock().contains_key(&name) {
             return Ok(None);
         }
+        self.missed.fetch_add(1, Ordering::Relaxed);
         let Some(callback) = self.callback(&name) else { return Ok(None) };
         match self.caller.key(&callback).await {
             Ok(KeyAccess::Session { object, secret, left_ms }) => {

@@ -105,6 +105,11 @@ impl LocalSessions {
         self.open.read().values().filter(|session| !session.key.is_shared()).cloned().collect()
     }
 
+    /// Notes how long it took until all workers of the fleet had overwritten a key.
+    pub fn erased(&self, after: Duration) {
+        self.telemetry.key_erased(after);
+    }
+
     /// Drops what this process remembers of a session of the fleet.
     pub fn forget(&self, digest: &SessionDigest) {
         self.open.write().remove(digest);

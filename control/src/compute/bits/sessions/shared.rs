@@ -103,10 +103,12 @@ impl Sessions {
     pub(super) async fn end_shared(&self, digest: &SessionDigest, name: KeyName) -> Result<(), ApiError> {
         self.store.end_gate_session(digest, SessionEnd::Deleted, self.clock.now().0).await?;
         self.open.forget(digest);
-        if let Some(fleet) = self.workers.fleet()
-            && !fleet.end_key(name).await
-        {
-            tracing::warn!("not all workers have told that a deleted session's key is overwritten");
+        if let Some(fleet) = self.workers.fleet() {
+            let ended_at = Instant::now();
+            match fleet.end_key(name).await {
+                true => self.open.erased(ended_at.elapsed()),
+                false => tracing::warn!("not all workers have told that a deleted session's key is overwritten"),
+            }
         }
         Ok(())
     }
