@@ -191,11 +191,8 @@ impl Sessions {
         let digest = digest(&id);
         let now = self.clock.now();
         match self.open.get(account, &digest) {
-            Some(session) if session.key.is_shared() => {
-                if session.read_at.elapsed() < shared::BELIEVED && now < session.record.expires_at {
-                    return Ok(SessionPlace::Shared(session));
-                }
-            }
+            Some(session) if session.is_believed(now) => return Ok(SessionPlace::Shared(session)),
+            Some(session) if session.key.is_shared() => {}
             Some(session) if now < session.record.expires_at => return Ok(SessionPlace::Here(session)),
             Some(session) => drop(self.end(&session, SessionEnd::Expired).await?),
             None => {}

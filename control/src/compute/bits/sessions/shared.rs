@@ -37,6 +37,13 @@ pub struct SharedKeys {
     pub objects: Blobs,
 }
 
+impl OpenSession {
+    /// Whether the session belongs to the fleet, and its row was read a moment ago.
+    pub(super) fn is_believed(&self, now: Timestamp) -> bool {
+        self.key.is_shared() && self.read_at.elapsed() < BELIEVED && now < self.record.expires_at
+    }
+}
+
 impl Sessions {
     /// Opens a session of the fleet on an uploaded key: puts the key into the bucket, and writes the session's row with the
     /// request's stored answer.
