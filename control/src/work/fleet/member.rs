@@ -10,7 +10,7 @@ use super::FleetConfig;
 
 /// The addresses of a broker's servers. `Debug` hides passwords.
 #[derive(Clone)]
-pub struct BrokerUrl(String);
+pub struct BrokerUrl(#[cfg(feature = "nats")] String);
 
 impl fmt::Debug for BrokerUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -23,11 +23,18 @@ impl BrokerUrl {
     ///
     /// # Errors
     /// The form that the addresses must have.
+    #[cfg(feature = "nats")]
     pub fn read(text: &str) -> Result<BrokerUrl, &'static str> {
-        #[cfg(feature = "nats")]
-        return fleet::nats::read_servers(text).map(|_| BrokerUrl(text.to_owned()));
-        #[cfg(not(feature = "nats"))]
-        return Err("this build has no connection to a broker");
+        fleet::nats::read_servers(text).map(|_| BrokerUrl(text.to_owned()))
+    }
+
+    /// Refuses any address, because this build has no connection to a broker.
+    ///
+    /// # Errors
+    /// Always.
+    #[cfg(not(feature = "nats"))]
+    pub fn read(_: &str) -> Result<BrokerUrl, &'static str> {
+        Err("this build has no connection to a broker")
     }
 }
 
@@ -80,12 +87,6 @@ async fn connect(
 }
 
 #[cfg(not(feature = "nats"))]
-async fn connect(
-    _: &FleetConfig,
-    BrokerUrl(_): &BrokerUrl,
-    _: &str,
-    _: bool,
-    _: &Arc<Ears>,
-) -> anyhow::Result<Arc<dyn Broker>> {
-    anyhow::bail!("ANGO_NATS_URL: this build has no connection to a broker")
+async fn connect(_: &FleetConfig, _: &BrokerUrl, _: &str, _: bool, _: &Arc<Ears>) -> anyhow::Result<Arc<dyn Broker>> {
+    anyhow::bail!("this build has no connection to a broker")
 }
