@@ -70,6 +70,9 @@ impl Compute {
     /// Removes expired records.
     pub(crate) async fn forget_old(&self) {
         self.sessions.forget_old().await;
+        if let Some(shared) = &self.shared_keys {
+            self.sessions.sweep_shared(shared).await;
+        }
         self.vault.keep_house().await;
         self.netlists.keep_house().await;
         operation::record::forget_old(self).await;

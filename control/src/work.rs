@@ -69,8 +69,8 @@ pub struct ComputeConfig {
     #[arg(env = "ANGO_KEY_MEMORY_MB", default_value = "auto")]
     #[arg(value_parser = megabytes_or_auto(16..=1 << 24, || engine::Config::default().key_bytes_max))]
     pub key_bytes_max: u64,
-    /// Disk space in MB for evaluation keys of open sessions, which are encrypted in the data folder. When this space
-    /// is full, new sessions are answered 503.
+    /// Space in MB for evaluation keys of open sessions, which are encrypted in the data folder, or in a fleet in the bucket. When
+    /// this space is full, new sessions are answered 503.
     #[arg(env = "ANGO_KEY_STORAGE_MB", default_value = "10240", value_parser = megabytes(40..=1 << 24))]
     pub key_storage_bytes_max: u64,
     /// Memory in MB for keys that are prepared for computing. When unset, the limit follows from the device's memory.

@@ -186,7 +186,8 @@ impl Serving {
         let ended = async {
             loop {
                 let freed = self.room.freed.notified();
-                if self.running() == 0 {
+                // a pull holds a place too: a message that it gets now would wait for the end of its lease
+                if self.room.used.lock()[0] == 0 {
                     return;
                 }
                 let _ = time::timeout(BEAT, freed).await;

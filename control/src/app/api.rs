@@ -225,7 +225,8 @@ impl Making<'_> {
     fn shared_keys(self) -> anyhow::Result<Arc<SharedKeys>> {
         let objects = self.storage.session_keys.clone().context("a fleet needs a bucket")?;
         let seal = Arc::new(FleetSeal::new(&self.storage.secrets.key(Purpose::Fleet)));
-        Ok(Arc::new(SharedKeys { seal, objects }))
+        let bytes_max = self.config.compute.key_storage_bytes_max;
+        Ok(Arc::new(SharedKeys { seal, objects, bytes_max }))
     }
 
     async fn compute(

@@ -330,12 +330,18 @@ impl Store {
         self.db.execute(sql, values![digest]).await.map(drop)
     }
 
-    /// Returns the names of all objects of keys, for a sweep, and the sum of their bytes.
-    pub async fn fleet_key_objects(&self) -> Result<(Vec<String>, i64)> {
-        let sql = "SELECT key_object, COALESCE(key_bytes, 0) FROM gate_sessions WHERE key_object IS NOT NULL";
-        let rows: Vec<(String, i64)> = self.db.fetch_all(sql, values![]).await?;
-        let bytes = rows.iter().map(|(_, bytes)| bytes).sum();
-        Ok((rows.into_iter().map(|(object, _)| object).collect(), bytes))
+    /// Returns the names of all objects of keys, for a sweep.
+    pub async fn fleet_key_objects(&self) -> Result<Vec<String>> {
+        let sql = "SELECT key_object FROM gate_sessions WHERE key_object IS NOT NULL";
+        let rows: Vec<(String,)> = self.db.fetch_all(sql, values![]).await?;
+        Ok(rows.into_iter().map(|(object,)| object).collect())
+    }
+
+    /// Returns the size in bytes of all keys of open sessions of the fleet.
+    pub async fn fleet_key_bytes(&self) -> Result<i64> {
+        let sql = "SELECT CAST(COALESCE(SUM(key_bytes), 0) AS BIGINT) FROM gate_sessions WHERE key_object IS NOT NULL";
+        let (bytes,): (i64,) = self.db.fetch_one(sql, values![]).await?;
+        Ok(bytes)
     }
 
     /// Returns a page of this account's open sessions on all nodes of the database, as the node `asking` knows them.

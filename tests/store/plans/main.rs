@@ -537,6 +537,7 @@ async fn tour(store: &Store) -> store::Result<()> {
     store.ended_fleet_keys(9).await?;
     store.forget_fleet_key(&[1; 32]).await?;
     store.fleet_key_objects().await?;
+    store.fleet_key_bytes().await?;
     store.gate_sessions_page("acct_1", "node_1", 11, None, 9).await?;
     store.gate_sessions_page("acct_1", "node_1", 11, Some((0, &[])), 9).await?;
     store.active_sessions_of("node_1").await?;

@@ -321,6 +321,39 @@ on_both! {
         assert_eq!(store.gate_session("acct_1", &[2; 32]).await.unwrap().unwrap().state, RecordedState::Deleted);
     }
 
+    async fn g3_every_end_of_a_session_of_a_fleet_erases_its_data_key(store: Store) {
+        store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
+        let at_rest = |object: &str| FleetKey { object: object.to_owned(), bytes: 7, secret: vec![9; 72], facts: "{}".to_owned() };
+        let keys = ["one", "two", "three", "four"].map(at_rest);
+        for (number, key) in (1..).zip(&keys) {
+            open(&store, &NewGateSession { node_id: FLEET, key: Some(key), ..session(&[number; 32], "acct_1") }).await;
+        }
+        let opens = async |number: u8| store.fleet_key(&[number; 16]).await.unwrap();
+        let first = opens(1).await.unwrap();
+        assert_eq!((first.object.as_str(), first.secret, first.facts.as_str(), first.expires_at), ("one", vec![9; 72], "{}", 20));
+        assert_eq!((opens(5).await, store.fleet_key_bytes().await.unwrap()), (None, 28));
+        assert_eq!(store.fleet_sessions_of("acct_1").await.unwrap().len(), 4);
+        // the end of a node, and a node that starts, are not the end of a session of the fleet
+        assert_eq!(store.lose_gate_sessions("node_1", 11).await.unwrap(), 0);
+        assert_eq!(store.gate_sessions_page("acct_1", "node_2", 19, None, 9).await.unwrap().total, 4);
+        assert!(store.ended_fleet_keys(9).await.unwrap().is_empty());
+        store.end_gate_session(&[1; 32], SessionEnd::Deleted, 11).await.unwrap();
+        store.end_gate_session(&[2; 32], SessionEnd::Lost, 11).await.unwrap();
+        assert_eq!(store.end_gate_sessions_of("acct_1", FLEET, 12).await.unwrap(), 2);
+        for number in 1..=4 {
+            assert_eq!(opens(number).await, None, "{number}");
+        }
+        assert_eq!(store.ended_fleet_keys(9).await.unwrap().len(), 4);
+        // a row stays until the object is removed
+        assert_eq!(store.forget_gate_sessions(100).await.unwrap(), 0);
+        store.forget_fleet_key(&[1; 32]).await.unwrap();
+        assert_eq!(store.fleet_key_objects().await.unwrap().len(), 3);
+        assert_eq!(store.forget_gate_sessions(100).await.unwrap(), 1);
+        // a session that expires
+        open(&store, &NewGateSession { node_id: FLEET, key: Some(&keys[0]), ..session(&[6; 32], "acct_1") }).await;
+        assert_eq!((store.expire_gate_sessions(FLEET, 20).await.unwrap(), opens(6).await), (1, None));
+    }
+
     async fn what_a_node_left_behind_that_does_not_come_back_is_ended_and_forgotten(store: Store) {
         store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
         store.renew_lease("node_1", 15).await.unwrap();

@@ -14,6 +14,7 @@ use super::content::{self, INLINE_BYTES_MAX};
 use super::worker_keys::WorkerKeys;
 use crate::web::openapi::VERSION;
 use crate::work::here::Here;
+use crate::work::key::KeyName;
 use crate::work::question::{WorkEnd, WorkError, Worker};
 use crate::work::{DeviceState, read_work, write_end};
 
@@ -64,7 +65,7 @@ impl Handler for Computes {
                 Err(error) => return unreadable(&head.id, &error),
             };
             keys.know(work.key, callback.clone());
-            let id = work.id.clone();
+            let (id, key) = (work.id.clone(), work.key);
             // the message's deadline, because the operands may have been written for an earlier message
             let end = match here.ask(crate::work::Work { deadline, ..work }) {
                 Ok(ending) => ending.await,
@@ -72,6 +73,10 @@ impl Handler for Computes {
             };
             match &end {
                 WorkEnd::Failed(WorkError::Engine(Error::Busy { .. })) => return Handled::GiveBack(BUSY),
+                // the key was overwritten because the broker was silent, and its session goes on
+                WorkEnd::Failed(WorkError::Engine(Error::Gone)) if here_lost(&keys, &key) => {
+                    return Handled::GiveBack(BUSY);
+                }
                 WorkEnd::Failed(WorkError::Engine(Error::Device(_) | Error::Key(_) | Error::ShuttingDown)) => {
                     return Handled::GiveBack(AWAY);
                 }
@@ -121,6 +126,11 @@ impl Handler for Computes {
             load: Load { devices, taken: 0, keys: usage.sessions, resident_bytes: usage.resident_bytes },
         }
     }
+}
+
+/// Whether this worker has overwritten the key of a session that has not ended.
+fn here_lost(keys: &WorkerKeys, key: &KeyName) -> bool {
+    keys.was_open(key) && !keys.has_ended(key)
 }
 
 fn unreadable(id: &str, error: &dyn std::fmt::Display) -> Handled {

@@ -69,6 +69,16 @@ impl WorkerKeys {
         callbacks.insert(name, callback);
     }
 
+    /// Whether the key of a session was read, and the session has not expired.
+    pub fn was_open(&self, name: &KeyName) -> bool {
+        self.shared.expires.lock().contains_key(name)
+    }
+
+    /// Whether a key has ended, so that no work under it can be computed.
+    pub fn has_ended(&self, name: &KeyName) -> bool {
+        self.shared.ended.lock().contains_key(name)
+    }
+
     /// Returns how often a key was not open when its work came.
     pub fn missed(&self) -> u64 {
         self.shared.missed.load(Ordering::Relaxed)
@@ -112,7 +122,7 @@ impl Shared {
             return Ok(None);
         }
         self.missed.fetch_add(1, Ordering::Relaxed);
-        let Some(callback) = self.callback(&name) else { return Ok(None) };
+        let callback = self.callback(&name).ok_or_else(away)?;
         match self.caller.key(&callback).await {
             Ok(KeyAccess::Session { object, secret, left_ms }) => {
                 let secret = hex::decode(secret).map_err(ApiError::internal)?;
@@ -143,7 +153,9 @@ impl Shared {
                 });
                 made.await?.map(|key| Some(RestingKey::Numbers(key)))
             }
-            Err(NoAnswer::Gone | NoAnswer::Token) => Ok(None),
+            Err(NoAnswer::Gone) => Ok(None),
+            // the request with this token has ended, and another one may wait for the key with its own
+            Err(NoAnswer::Token) => Err(away()),
             Err(NoAnswer::Away(error)) => {
                 tracing::warn!(error, "where a key is could not be read");
                 Err(away())

@@ -35,6 +35,13 @@ pub struct SharedKeys {
     pub seal: Arc<FleetSeal>,
     /// The keys in the bucket.
     pub objects: Blobs,
+    /// Bound on the bytes of the keys of all open sessions.
+    pub bytes_max: u64,
+}
+
+/// Returns the error for a key for which there is no room at the moment.
+fn no_room() -> ApiError {
+    ApiError::unavailable("keys", "the fleet has no room for more keys at the moment").retry_after(RETRY)
 }
 
 impl OpenSession {
@@ -59,6 +66,10 @@ impl Sessions {
         let (name, seal) = (KeyName::of_session(share, &digest), shared.seal.clone());
         let sealed = offload.run(Payer::from(caller), move || seal.read(name, share, &bytes)).await??;
         let (facts, size) = (sealed.facts.write(), sealed.object.len() as i64);
+        let used = self.store.fleet_key_bytes().await?;
+        if used.saturating_add(size).unsigned_abs() > shared.bytes_max {
+            return Err(no_room());
+        }
         let object = shared.objects.put(SealedObject::of_sealed(sealed.object)).await.map_err(|error| {
             tracing::error!(error, "an evaluation key could not be written to the bucket");
             ApiError::unavailable("keys", "the node cannot store the key at the moment").retry_after(RETRY)
@@ -147,6 +158,17 @@ impl Sessions {
             self.store.forget_fleet_key(&digest).await?;
         }
         Ok(())
+    }
+
+    /// Removes objects of keys that no row names. A request that ended between the object and the row left them.
+    pub async fn sweep_shared(&self, shared: &SharedKeys) {
+        let swept = match self.store.fleet_key_objects().await {
+            Ok(named) => shared.objects.sweep(&named).await,
+            Err(error) => Err(error.to_string()),
+        };
+        if let Err(error) = swept {
+            tracing::warn!(error, "keys in the bucket that no session names could not be removed");
+        }
     }
 
     /// Writes the row of a session of the fleet, and lets requests find it.
