@@ -1,5 +1,7 @@
-//! A device that computes nothing and takes no time, so that a measurement shows only the cost of everything around
-//! it.
+//! A device that computes nothing, so that a measurement shows only the cost of everything around it. The device takes no
+//! time, or the same time for each batch.
+
+use std::time::Duration;
 
 use engine::{Backend, DeviceInfo, EvaluationKey, Gates, Params};
 use kernels::tfhe::KeyedGates;
@@ -7,6 +9,8 @@ use kernels::tfhe::KeyedGates;
 /// Answers every gate with its first operand.
 pub struct Idle {
     info: DeviceInfo,
+    /// Time of a batch.
+    batch: Duration,
 }
 
 impl Idle {
@@ -20,7 +24,14 @@ impl Idle {
             batches_in_flight_max: 2,
             keys_together_max: 1,
         };
-        Idle { info }
+        Idle { info, batch: Duration::ZERO }
+    }
+
+    /// A device that takes this time for each batch, of at most this many rows.
+    pub fn paced(batch: Duration, rows_max: usize) -> Idle {
+        let Idle { info, .. } = Idle::new();
+        let info = DeviceInfo { name: "a device with a fixed pace".into(), rows_max, batches_in_flight_max: 1, ..info };
+        Idle { info, batch }
     }
 }
 
@@ -99,6 +110,9 @@ impl Gates for Idle {
 
     fn evaluate_together(&self, batches: &mut [KeyedGates<'_, (), Arena>]) -> kernels::Result<Vec<u32>> {
         let [KeyedGates { arena, gates, reads, .. }] = batches else { panic!("it takes one batch at a time") };
+        if !self.batch.is_zero() {
+            std::thread::sleep(self.batch);
+        }
         let row = |slot: u32| slot as usize * arena.row_words..(slot as usize + 1) * arena.row_words;
         for gate in *gates {
             arena.words.copy_within(row(gate.operands[0]), row(gate.result).start);

@@ -145,6 +145,7 @@ mod tests {
     fn secrets_have_no_flag() {
         let secrets = [
             "ANGO_SECRET",
+            "ANGO_FLEET_KEY",
             "ANGO_S3_SECRET_ACCESS_KEY",
             "ANGO_PAYMENTS_STRIPE_SECRET_KEY",
             "ANGO_PAYMENTS_STRIPE_WEBHOOK_SECRET",

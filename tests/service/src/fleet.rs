@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use control::admin;
 use control::app::WorkerNode;
 use control::config::{BrokerUrl, BucketConfig, Config, Role, ServerSecret};
-use control::work::BackendChoice;
+use control::work::{BackendChoice, EngineDevice};
 use tempfile::TempDir;
 use tests_store::Kind;
 use zeroize::Zeroizing;
@@ -171,13 +171,23 @@ impl Fleet {
     /// Starts a fleet whose API nodes have settings that `change` changes. On a machine without PostgreSQL, NATS or SeaweedFS,
     /// prints a line and returns `None`.
     pub async fn start(api: usize, workers: usize, change: impl Fn(&mut Config)) -> Option<Fleet> {
+        Fleet::start_on(api, workers, || None, change).await
+    }
+
+    /// Like [`Fleet::start`], with workers that compute on these devices.
+    pub async fn start_on(
+        api: usize,
+        workers: usize,
+        devices: impl Fn() -> Option<Vec<EngineDevice>>,
+        change: impl Fn(&mut Config),
+    ) -> Option<Fleet> {
         let (nats, bucket) = servers()?;
         let folder = tempfile::tempdir().expect("a temporary folder");
         let url = Kind::Postgres.new_url(folder.path())?;
         let member = Member::new(nats, bucket);
         let mut fleet = Fleet { api: Vec::new(), workers: Vec::new(), member, folders: vec![folder] };
         for _ in 0..workers {
-            fleet.add_worker().await;
+            fleet.add_worker(devices()).await;
         }
         for _ in 0..api {
             let server = TestServer::with(|config| {
@@ -192,8 +202,8 @@ impl Fleet {
         Some(fleet)
     }
 
-    /// Starts one more worker.
-    pub async fn add_worker(&mut self) {
+    /// Starts one more worker, on these devices, or on those that the settings choose.
+    pub async fn add_worker(&mut self, devices: Option<Vec<EngineDevice>>) {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut config = Config::in_folder(folder.path());
         config.secret = Some(ServerSecret(SECRET.into()));
@@ -202,7 +212,7 @@ impl Fleet {
         config.compute.backend = BackendChoice::Cpu;
         self.member.join(&mut config, Role::Worker);
         config.fleet.key = Some(ServerSecret::read(&key).expect("a key"));
-        self.workers.push(WorkerNode::start(&config, None).await.expect("the worker starts"));
+        self.workers.push(WorkerNode::start(&config, devices).await.expect("the worker starts"));
         self.folders.push(folder);
     }
 

@@ -241,6 +241,36 @@ fn x16_a_bucket_has_an_address_and_both_parts_of_its_credentials_and_hides_its_s
 }
 
 #[test]
+fn g13_a_member_of_a_fleet_has_a_broker_a_bucket_and_the_secret_of_its_role_alone() {
+    let (broker, bucket) = (("ANGO_NATS_URL", "nats://api:hunter2@10.0.0.1:4222"), ("ANGO_OBJECTS_URL", "s3://ango"));
+    let (digits, other) = ("0aF1".repeat(16), "ab".repeat(32));
+    let (key, secret) = (("ANGO_FLEET_KEY", digits.as_str()), ("ANGO_SECRET", other.as_str()));
+    let (api, worker) = (("ANGO_ROLE", "api"), ("ANGO_ROLE", "worker"));
+    for given in [&[broker, bucket][..], &[api, broker, bucket, secret], &[worker, broker, bucket, key]] {
+        let read = config(given).unwrap();
+        assert!(read.fleet.is_member() && !format!("{read:?}").contains("hunter2"));
+    }
+    assert!(!config(&[]).unwrap().fleet.is_member());
+    for (given, named) in [
+        (&[api][..], "ANGO_NATS_URL"),
+        (&[worker, bucket, key], "ANGO_NATS_URL"),
+        (&[api, broker], "ANGO_NATS_URL"),
+        (&[worker, broker, bucket], "ANGO_FLEET_KEY"),
+        (&[worker, broker, bucket, key, secret], "ANGO_SECRET"),
+        (&[api, broker, bucket, key], "ANGO_FLEET_KEY"),
+        (&[("ANGO_ROLE", "boss")], "ANGO_ROLE"),
+        (&[("ANGO_NATS_URL", "http://10.0.0.1")], "ANGO_NATS_URL"),
+        (&[("ANGO_FLEET_NAME", "a.b")], "ANGO_FLEET_NAME"),
+        (&[("ANGO_WORKER_NAME", "a b")], "ANGO_WORKER_NAME"),
+        (&[("ANGO_INTERNAL_URL", "10.0.0.1:9465")], "ANGO_INTERNAL_URL"),
+        (&[("ANGO_NATS_REPLICAS", "6")], "ANGO_NATS_REPLICAS"),
+    ] {
+        let error = config(given).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("{named}: ")) && !error.contains("hunter2"), "{error}");
+    }
+}
+
+#[test]
 fn a10_an_external_issuer_needs_an_audience_and_a_safe_address() {
     let issuer = ("ANGO_OIDC_ISSUER", "https://id.example.org");
     let audience = ("ANGO_OIDC_AUDIENCE", "ango");
