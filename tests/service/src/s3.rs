@@ -18,7 +18,8 @@ const ACCESS_KEY: &str = "test";
 const SECRET: &str = "test-secret";
 
 /// Starts SeaweedFS, makes a bucket, prints `ready`, and ends the server when the input closes. Prints nothing on a
-/// machine without SeaweedFS. The server also uses the port 10000 above each of its ports.
+/// machine without SeaweedFS. The server also uses the port 10000 above each of its ports. The servers of other protocols are
+/// off, because they have fixed ports: the second server of a machine would end.
 const SCRIPT: &str = r#"
     command -v weed >/dev/null || exit 0
     cd "$1"
@@ -28,7 +29,7 @@ const SCRIPT: &str = r#"
   "actions": ["Admin", "Read", "Write", "List"]}]}
 END
     weed server -dir=data -ip=127.0.0.1 -ip.bind=127.0.0.1 -master.port="$2" -volume.port="$3" -filer -filer.port="$4" \
-        -volume.max=4 -master.volumeSizeLimitMB=16 -s3 -s3.port="$5" -s3.config=users.json >log 2>&1 &
+        -volume.max=4 -master.volumeSizeLimitMB=16 -s3 -s3.port="$5" -s3.port.iceberg=0 -s3.port.lance=0 -s3.config=users.json >log 2>&1 &
     server=$!
     until echo "s3.bucket.create -name $8" | weed shell -master=127.0.0.1:"$2" -filer=127.0.0.1:"$4" 2>&1 |
         grep -q -e "create bucket" -e "created" -e "already"; do

@@ -303,6 +303,12 @@ const ROWS: &[(i64, &str)] = &[
 const MOVED: &[(&str, i64, &str)] =
     &[("circuit_operations", 36, "circuit"), ("arithmetic_operations", 36, "arithmetic")];
 
+/// Migration 37 adds a row to the table of nodes: the node of all sessions of a fleet.
+fn without_what_37_added(table: &str, (columns, mut rows): Table) -> Table {
+    rows.retain(|row| table != "nodes" || !row.contains(&"'fleet'".to_owned()));
+    (columns, rows)
+}
+
 /// Whether the migration `from` or one before it moved the rows of the table that a statement fills.
 fn fills_what_was_moved(row: &str, from: i64) -> bool {
     MOVED.iter().any(|(table, by, _)| *by <= from && row.starts_with(&format!("INSERT INTO {table} ")))
@@ -407,7 +413,8 @@ async fn every_older_schema_keeps_its_data_through_an_upgrade(kind: Kind) {
             }
             assert!(!old.1.is_empty(), "{table} of migration {from} has no row in this test");
             let new = moved.map_or_else(|| after[table].clone(), |(.., kind)| of_kind(&after["operations"], kind));
-            assert_eq!(only(&new, &old.0), only(old, &old.0), "{table} after an upgrade from migration {from}");
+            let [new, old] = [new, old.clone()].map(|contents| without_what_37_added(table, contents));
+            assert_eq!(only(&new, &old.0), only(&old, &old.0), "{table} after an upgrade from migration {from}");
         }
         assert!(MOVED.iter().filter_map(|(table, ..)| after.get(*table)).all(|(_, rows)| rows.is_empty()));
         what_migrations_add_is_right(&store, from).await;
