@@ -20,8 +20,9 @@ use crate::message::{Answer, Word, WorkHead};
 use crate::presence::{self, Presence};
 use crate::taking::{Take, Taking, gives_back};
 
-/// The second's lanes are pulled when the own lane has been empty for this long.
-const OWN_EMPTY: Duration = Duration::from_millis(20);
+/// The second's lanes are pulled when the own lane has been empty for this long. At load 0.8 a lane is rarely empty for
+/// 20 ms, so seconds would help too late.
+pub const OWN_EMPTY: Duration = Duration::from_millis(5);
 /// Longest time of one pull of the own lane, of a lane as its second, and of a lane that needs help.
 const OWN_WAIT: Duration = Duration::from_secs(5);
 const SECOND_WAIT: Duration = Duration::from_millis(100);
@@ -209,12 +210,10 @@ impl Serving {
     fn hear(self: &Arc<Self>, topic: Topic, content: &[u8]) {
         let Some(name) = std::str::from_utf8(content).ok().filter(|name| is_name(name)) else { return };
         match topic {
-            Topic::Help if name != self.lane.worker && self.is_idle() && !self.helps.swap(true, Ordering::Relaxed) => {
+            Topic::Help if name != self.lane.worker && self.may_help() && !self.helps.swap(true, Ordering::Relaxed) => {
                 let (serving, lane) = (self.clone(), Lane { worker: name.to_owned(), ..self.lane.clone() });
                 tokio::spawn(async move {
-                    if let Some(place) = serving.room.try_take() {
-                        let _ = serving.pull(&lane, Rank::Helper, HELP_WAIT, place).await;
-                    }
+                    serving.help(&lane).await;
                     serving.helps.store(false, Ordering::Relaxed);
                 });
             }
@@ -227,6 +226,28 @@ impl Serving {
     fn is_idle(&self) -> bool {
         let empty = self.own_waits_since.lock().is_some_and(|since| since.elapsed() >= OWN_EMPTY);
         empty && !self.is_draining()
+    }
+
+    /// Whether nothing runs, and no work waits in the own lane.
+    fn may_help(&self) -> bool {
+        self.running() == 0 && self.own_waits_since.lock().is_some() && !self.is_draining()
+    }
+
+    /// Takes work of a lane, one piece after another, until the lane is empty or this worker has work. A worker that helped
+    /// has the lane's keys, so another helper would load them for little.
+    async fn help(self: &Arc<Self>, lane: &Lane) {
+        while self.may_help()
+            && let Some(place) = self.room.try_take()
+            && let Ok(true) = self.pull(lane, Rank::Helper, HELP_WAIT, place).await
+        {
+            loop {
+                let freed = self.room.freed.notified();
+                if self.running() == 0 {
+                    break;
+                }
+                freed.await;
+            }
+        }
     }
 
     async fn tell_presence(self: Arc<Self>) {
@@ -261,13 +282,19 @@ impl Serving {
     }
 
     async fn pull_as_second(self: Arc<Self>) {
-        let mut at = 0;
+        let (mut at, mut lanes, mut found) = (0, Vec::new(), None::<Instant>);
         while !self.is_draining() {
-            let lanes = {
-                let workers = self.ears.workers.lock();
-                workers.seconded_by(&self.lane.worker, &self.lane.pool, Instant::now())
-            };
-            let place = if lanes.is_empty() || !self.is_idle() { None } else { self.room.try_take() };
+            if !self.is_idle() {
+                time::sleep(OWN_EMPTY).await;
+                continue;
+            }
+            // a search hashes each lane with each worker
+            if found.is_none_or(|found| found.elapsed() >= presence::PERIOD) {
+                let (workers, now) = (self.ears.workers.lock(), Instant::now());
+                lanes = workers.seconded_by(&self.lane.worker, &self.lane.pool, now);
+                found = Some(now);
+            }
+            let place = if lanes.is_empty() { None } else { self.room.try_take() };
             let Some(place) = place else {
                 time::sleep(OWN_EMPTY).await;
                 continue;
@@ -280,22 +307,22 @@ impl Serving {
         }
     }
 
-    /// Pulls once, and begins the work that comes.
+    /// Pulls once, and begins the work that comes. Returns whether a message came.
     async fn pull(
         self: &Arc<Self>,
         lane: &Lane,
         rank: Rank,
         wait: Duration,
         mut place: Place,
-    ) -> Result<(), crate::broker::Unreachable> {
+    ) -> Result<bool, crate::broker::Unreachable> {
         let Some(Delivery { content, deliveries, ticket }) = self.broker.pull(lane, rank, wait).await? else {
-            return Ok(());
+            return Ok(false);
         };
         let (head, content) = match WorkHead::read(content) {
             Ok(read) => read,
             Err(error) => {
                 tracing::warn!(%error, "work is not readable and was dropped");
-                return self.broker.done(&ticket).await;
+                return self.broker.done(&ticket).await.map(|()| true);
             }
         };
         if deliveries > 1 {
@@ -307,7 +334,7 @@ impl Serving {
             Take::Compute => {
                 place.fill(head.units.max(1));
                 tokio::spawn(self.clone().compute(head, content, deliveries, ticket, place));
-                return Ok(());
+                return Ok(true);
             }
             Take::Runs | Take::Drop => {}
             Take::Answer(end) => self.broker.answer(&head.member, ended(end).write()).await?,
@@ -320,7 +347,7 @@ impl Serving {
                 self.broker.answer(&head.member, ended(self.handler.poison(&head.id)).write()).await?;
             }
         }
-        self.broker.done(&ticket).await
+        self.broker.done(&ticket).await.map(|()| true)
     }
 
     async fn compute(self: Arc<Self>, head: WorkHead, content: Bytes, deliveries: u64, ticket: Ticket, place: Place) {
