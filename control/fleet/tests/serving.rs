@@ -9,16 +9,20 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use fleet::asker::{Asked, Asker};
 use fleet::asking::NotAnswered;
-use fleet::broker::{Broker, FLOW_MESSAGES_MAX, Lane, Queue, Rank, Topic};
+use fleet::broker::{Broker, FLOW_MESSAGES_MAX, Heard, Lane, Message, Queue, Rank, Topic};
 use fleet::lanes;
 use fleet::local::LocalBroker;
 use fleet::member::Ears;
+use fleet::message::WorkHead;
 use fleet::presence::{Load, Presence, SPEAKS};
 use fleet::serving::{Handled, Handler, Handling, RoomMax, Serving, Taken};
 use parking_lot::Mutex;
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tokio::time;
+
+type Asking = JoinHandle<Result<Bytes, NotAnswered>>;
 
 const POOL: &str = "default";
 /// Nothing in these tests takes longer.
@@ -156,17 +160,11 @@ impl Node {
         until(|| self.ears.workers.lock().live(Instant::now()).count() == workers).await;
     }
 
-    fn asking(&self, id: &str, flow: &str, content: &str) -> tokio::task::JoinHandle<Result<Bytes, NotAnswered>> {
+    fn asking(&self, id: &str, flow: &str, content: &str) -> Asking {
         self.asking_until(id, flow, content, LONG)
     }
 
-    fn asking_until(
-        &self,
-        id: &str,
-        flow: &str,
-        content: &str,
-        most: Duration,
-    ) -> tokio::task::JoinHandle<Result<Bytes, NotAnswered>> {
+    fn asking_until(&self, id: &str, flow: &str, content: &str, most: Duration) -> Asking {
         let (asker, content) = (self.asker.clone(), content.to_owned());
         let (id, flow, deadline) = (id.to_owned(), flow.to_owned(), Instant::now() + most);
         let content = Box::new(move |attempt: u32| content.replace("ATTEMPT", &attempt.to_string()).into());
@@ -273,31 +271,14 @@ async fn a_drained_worker_ends_its_work_and_takes_nothing_new() {
     assert_eq!(text(held.await.unwrap()).unwrap(), "hold by a");
     assert!(drained.await.unwrap());
     // a message of a member that has not heard of the end is for the other worker
-    let message = |id: &str| fleet::broker::Message {
-        lane: lane("a"),
-        flow: flow.clone(),
-        content: fleet::message::WorkHead {
-            version: SPEAKS[1],
-            id: id.to_owned(),
-            attempt: 1,
-            member: "late".to_owned(),
-            left_ms: 10_000,
-            units: 1,
-        }
-        .write(b"echo 3"),
-        left: LONG,
-    };
-    let heard = Arc::new(AtomicU64::new(0));
-    let late = broker.connect("late", {
-        let heard = heard.clone();
-        Arc::new(move |what| {
-            if let fleet::broker::Heard::Answer(_) = what {
-                heard.fetch_add(1, Ordering::Relaxed);
-            }
-        })
-    });
-    late.publish(&message("3"), None).await.unwrap();
-    until(|| heard.load(Ordering::Relaxed) == 1).await;
+    let (member, id, left) = ("late".to_owned(), "3".to_owned(), LONG);
+    let head = WorkHead { version: SPEAKS[1], id, attempt: 1, member, left_ms: 10_000, units: 1 };
+    let message = Message { lane: lane("a"), flow, content: head.write(b"echo 3"), left };
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let hears = heard.clone();
+    let late = broker.connect("late", Arc::new(move |what| hears.lock().push(what)));
+    late.publish(&message, None).await.unwrap();
+    until(|| heard.lock().iter().any(|heard| matches!(heard, Heard::Answer(_)))).await;
     assert_eq!(fake.begun("3"), 0);
 }
 
