@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time;
 
-use crate::broker::{Broker, Delivery, Heard, Lane, Queue, Rank, Ticket, Topic, is_name};
+use crate::broker::{Broker, Delivery, Heard, Lane, Queue, Rank, Ticket, Topic, Unreachable, is_name};
 use crate::member::Ears;
 use crate::message::{Answer, Word, WorkHead};
 use crate::presence::{self, Presence};
@@ -132,6 +132,19 @@ impl Room {
             }
             freed.await;
         }
+    }
+}
+
+/// Work that runs. Its end is noted on drop, because a handler may panic.
+struct Running<'a> {
+    serving: &'a Serving,
+    id: &'a str,
+    kept: Option<Bytes>,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.serving.taking.lock().end(self.id, self.kept.take(), Instant::now());
     }
 }
 
@@ -314,7 +327,7 @@ impl Serving {
         rank: Rank,
         wait: Duration,
         mut place: Place,
-    ) -> Result<bool, crate::broker::Unreachable> {
+    ) -> Result<bool, Unreachable> {
         let Some(Delivery { content, deliveries, ticket }) = self.broker.pull(lane, rank, wait).await? else {
             return Ok(false);
         };
@@ -353,6 +366,7 @@ impl Serving {
     async fn compute(self: Arc<Self>, head: WorkHead, content: Bytes, deliveries: u64, ticket: Ticket, place: Place) {
         let WorkHead { id, member, attempt, .. } = head.clone();
         let deadline = Instant::now() + head.left();
+        let mut running = Running { serving: &self, id: &id, kept: None };
         let mut handling = self.handler.handle(Taken { head, content, deadline });
         let mut beat = time::interval_at(time::Instant::now() + FIRST_BEAT, BEAT);
         let handled = loop {
@@ -366,33 +380,39 @@ impl Serving {
             }
         };
         let answer = |word| Answer { id: id.clone(), word }.write();
-        let (kept, said) = match handled {
+        let said = match handled {
             Handled::Answer(end) => {
-                let said = self.broker.answer(&member, answer(Word::Ended(end.clone()))).await;
-                (Some(end), said)
+                running.kept = Some(end.clone());
+                self.broker.answer(&member, answer(Word::Ended(end))).await
             }
-            Handled::Delivered => (None, Ok(())),
-            Handled::Again => (None, self.broker.answer(&member, answer(Word::Again(attempt))).await),
-            Handled::GiveBack(after) => {
-                self.taking.lock().end(&id, None, Instant::now());
+            Handled::Delivered => Ok(()),
+            Handled::Again | Handled::GiveBack(_) => {
+                // the end comes first, because the next message may come to this worker before the word's call returns
+                drop(running);
                 drop(place);
-                if gives_back(deliveries) {
-                    let _ = self.broker.give_back(&ticket, after).await;
-                    return;
+                if let Handled::GiveBack(after) = handled {
+                    if gives_back(deliveries) {
+                        let _ = self.broker.give_back(&ticket, after).await;
+                        return;
+                    }
+                    time::sleep(after).await;
                 }
-                time::sleep(after).await;
-                let _ = self.broker.answer(&member, answer(Word::Again(attempt))).await;
-                let _ = self.broker.done(&ticket).await;
-                return;
+                let said = self.broker.answer(&member, answer(Word::Again(attempt))).await;
+                return self.note_end(&ticket, said).await;
             }
         };
-        self.taking.lock().end(&id, kept, Instant::now());
+        drop(running);
         drop(place);
-        // a message that is not removed comes again, and gets the same answer
-        if let Err(error) = match said {
-            Ok(()) => self.broker.done(&ticket).await,
+        self.note_end(&ticket, said).await;
+    }
+
+    /// Removes a message whose end was said. A message that is not removed comes again, and gets the same answer.
+    async fn note_end(&self, ticket: &Ticket, said: Result<(), Unreachable>) {
+        let ended = match said {
+            Ok(()) => self.broker.done(ticket).await,
             Err(error) => Err(error),
-        } {
+        };
+        if let Err(error) = ended {
             tracing::warn!(%error, "the end of some work was not told");
         }
     }

@@ -1,5 +1,5 @@
-//! Which worker computes what: a simulation of 64 workers at load 0.8 with the lanes of this crate. The question is how long
-//! requests wait, and how often a worker lacks the key. `--nocapture` prints the figures, which the documentation quotes.
+//! This simulation has 64 workers at load 0.8 and the lanes of this crate. The question is how long requests wait, and how
+//! often a worker lacks the key. `--nocapture` prints the figures, which the documentation quotes.
 //!
 //! A device computes one batch after another: 1 ms and 10 µs a row. A key that the device lacks costs 60 ms. 4,000 sessions ask
 //! with popularities by Zipf's law, and the keys of 1,000 fit a device. Devices are warm at the start.

@@ -36,7 +36,7 @@ pub enum Fault {
 impl Fault {
     pub fn draw(dice: &mut Dice) -> Fault {
         use Fault::{Away, Busy, Drain, ForgetAll, ForgetOne, Join, Kill, KillNode, Sleep};
-        dice.pick(&[Kill, Kill, Sleep, Sleep, Busy, Drain, Join, KillNode, ForgetAll, ForgetOne, Away])
+        dice.pick(&[Kill, Kill, Sleep, Sleep, Busy, Drain, Join, KillNode, ForgetAll, ForgetOne, Away, Away])
     }
 }
 

@@ -47,8 +47,9 @@ impl World<'_> {
         let now = self.now;
         let work = &mut self.works[number];
         let asking = Asking::begin(now, work.deadline);
-        let (step, call, known, has_receipt, refused_since) = Default::default();
-        work.ask = Some(Ask { asking, step, call, known, has_receipt, refused_since, sign: now, may_publish: true });
+        let (step, call, known, has_receipt, runs, refused_since) = Default::default();
+        work.ask =
+            Some(Ask { asking, step, call, known, has_receipt, runs, refused_since, sign: now, may_publish: true });
         if let Some(at) = work.cancel_at {
             self.at(at, Event::Leave(number));
         }
@@ -83,6 +84,7 @@ impl World<'_> {
                     }
                 }
                 Step::Help(receipt) => {
+                    assert!(!ask.runs, "q{number} runs and calls for help");
                     self.counts.helps += 1;
                     self.tell_workers(&ToWorker::Help(lane_number(&receipt.lane.worker)));
                 }
@@ -106,6 +108,7 @@ impl World<'_> {
         let ask = work.ask.as_mut().expect("the work is asked");
         let silent = now.duration_since(ask.sign);
         assert!(ask.may_publish || silent >= SILENT_AFTER, "{} is published too early", work.id);
+        assert_eq!(before.is_some(), ask.has_receipt, "{} is published again with the right receipt", work.id);
         let Some(lane) = owner else {
             assert!(!is_settled, "no worker is there");
             ask.refused_since.get_or_insert(now);
@@ -133,7 +136,7 @@ impl World<'_> {
         ask.call = None;
         match &outcome {
             Ok((_, serial)) => {
-                (ask.known, ask.has_receipt, ask.may_publish) = (Some(*serial), true, false);
+                (ask.known, ask.has_receipt, ask.runs, ask.may_publish) = (Some(*serial), true, false, false);
                 (ask.sign, ask.refused_since) = (now, None);
             }
             Err(_) => {
@@ -156,6 +159,7 @@ impl World<'_> {
         let work = &mut self.works[number];
         let right = work.answer();
         let Some(ask) = &mut work.ask else { return };
+        let is_no_use = matches!(word, Word::Again(attempt) if attempt == ask.asking.attempts());
         // a word ends the call that waits
         ask.call = None;
         match word {
@@ -167,18 +171,21 @@ impl World<'_> {
                 return self.end(number, if is_poison { End::Poison } else { End::Answered });
             }
             Word::Again(attempt) => {
-                if attempt == ask.asking.attempts() {
+                if is_no_use {
                     (ask.may_publish, ask.has_receipt, ask.refused_since) = (true, false, None);
                 }
                 ask.asking.again(attempt, now);
             }
             Word::Runs(_) => {
                 ask.asking.runs(now);
-                ask.sign = now;
+                (ask.sign, ask.runs) = (now, ask.has_receipt);
                 ask.may_publish = !ask.has_receipt;
             }
         }
         self.drive(number);
+        let ask = self.works[number].ask.as_ref();
+        let is_late = ask.is_some_and(|ask| ask.call.is_none() && ask.refused_since.is_none());
+        assert!(!is_no_use || !is_late, "q{number} is not published again at once");
     }
 
     /// The end of some work at the node that asks.

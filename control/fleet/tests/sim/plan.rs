@@ -1,4 +1,4 @@
-//! What a run does: how bad the network is, which work is asked when, which faults happen when.
+//! The plan of a run: how bad the network is, which work is asked when, which faults happen when.
 
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,8 @@ const fn s(s: u64) -> Duration {
     Duration::from_secs(s)
 }
 
-/// What the faults have left behind is over after this time: leases, workers that are gone but still listed, pulls that
-/// the broker has lost.
+/// The faults leave leases, workers that are gone but still listed, and pulls that the broker has lost. All that is over
+/// after this time.
 const SETTLES_AFTER: Duration = s(8);
 /// Work that is asked this long after the end of the faults is answered: each worker has told that it is there.
 pub const USABLE_AFTER: Duration = Duration::from_millis(1200);

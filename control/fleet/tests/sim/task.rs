@@ -93,6 +93,8 @@ impl World<'_> {
             Take::Poison => {
                 let silent = message.silent;
                 assert!(silent >= SILENT_MIN, "q{work} fails, though only {silent} workers fell silent with it");
+                let is_known = runs || remembers(worker.answered.get(&work)) || remembers(worker.cancelled.get(&work));
+                assert!(!is_known, "w{number} fails q{work}, though it knows that work");
             }
         }
     }
@@ -206,6 +208,9 @@ impl World<'_> {
         let now = self.now;
         let id = self.works[work].id.clone();
         let runs = self.workers[number].taking.cancel(&id, now);
+        let worker = &self.workers[number];
+        let stops = worker.tasks.values().any(|task| task.work == work) && !worker.cancelled.contains_key(&work);
+        assert_eq!(runs, stops, "w{number} stops q{work}");
         self.workers[number].cancelled.entry(work).or_insert(now);
         if runs {
             // the computation ends in one of several ways

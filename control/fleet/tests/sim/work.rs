@@ -62,6 +62,8 @@ pub struct Ask {
     pub known: Option<u64>,
     /// No worker has said that this message is no use.
     pub has_receipt: bool,
+    /// Whether a worker has said that it has the message, after the last receipt.
+    pub runs: bool,
     /// When the broker first refused, since the last receipt or word that a message was no use.
     pub refused_since: Option<Instant>,
     /// When a receipt or a worker's word came last.

@@ -31,7 +31,7 @@ pub struct Worker {
     number: usize,
     pub is_there: bool,
     pub is_draining: bool,
-    /// Counts the starts of the worker. What was meant for another life is lost.
+    /// Counts the starts of the worker. A message for another life is lost.
     pub life: u64,
     /// Since when the worker has been as it is: started, or draining.
     pub since: Instant,
@@ -189,7 +189,7 @@ impl World<'_> {
         worker.used += 1;
         worker.pulls.insert(rank, call);
         self.request(Request::Pull { lane, pull: Pull { worker: number, life, call, rank, until: now + wait } });
-        // what the broker sends at the end of the pull is still on its way
+        // a message that the broker sent at the end of the pull may still be on its way
         self.after(wait + ms(5), Event::Worker(number, life, ToWorker::PullEnds(call)));
     }
 

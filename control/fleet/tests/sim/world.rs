@@ -143,7 +143,7 @@ impl Trace {
     }
 }
 
-/// What the runs have met.
+/// The runs count all that they have met.
 macro_rules! counts {
     ($($name:ident)*) => {
         #[derive(Clone, Debug, Default)]
