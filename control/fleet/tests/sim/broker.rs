@@ -221,8 +221,10 @@ impl MadeBroker {
 
     pub fn give_back(&mut self, slip: &Slip, until: Instant) {
         if let Some((messages, at)) = self.find(slip)
-            && matches!(messages[at].state, State::Taken { .. })
+            && let State::Taken { delivery, .. } = messages[at].state
         {
+            // an old word ends a delivery of which the worker has said nothing
+            messages[at].silent += u64::from(delivery != slip.delivery);
             messages[at].state = State::Rests(until);
         }
     }

@@ -219,7 +219,8 @@ impl World<'_> {
 
     /// Whether work may end because its lane is still full of what was asked while faults happened.
     pub fn may_be_full(&self, number: usize, end: &End) -> bool {
-        *end == End::Failed(NotAnswered::FlowFull) && self.works[number].begin < self.plan.settled
+        *end == End::Failed(NotAnswered::FlowFull)
+            && self.works[number].begin < self.plan.faults_end + self.plan.answered_within
     }
 
     fn check_end(&self, number: usize, end: &End) {
