@@ -8,32 +8,15 @@ use fleet::broker::Listener;
 use fleet::nats::{NatsBroker, NatsConfig, read_servers};
 use tempfile::TempDir;
 
-/// A server with JetStream, and the users `api` and `worker`.
+/// A server with the users of control/deploy/nats.conf.
 pub struct Server {
     folder: TempDir,
     process: Child,
     port: u16,
 }
 
-/// The users of the example in control/deploy/nats.conf, for one server on this machine.
-const CONFIG: &str = r#"
-host: 127.0.0.1
-port: PORT
-jetstream { store_dir: "FOLDER", max_mem: 256MB, max_file: 256MB }
-authorization {
-  users = [
-    { user: api, password: secret }
-    { user: worker, password: secret, permissions: {
-        publish: { allow: [
-          "$JS.API.CONSUMER.DURABLE.CREATE.ango-run.>", "$JS.API.CONSUMER.CREATE.ango-run.>", "$JS.API.CONSUMER.MSG.NEXT.ango-run.>",
-          "$JS.API.CONSUMER.DURABLE.CREATE.ango-ops.>", "$JS.API.CONSUMER.CREATE.ango-ops.>", "$JS.API.CONSUMER.MSG.NEXT.ango-ops.>",
-          "$JS.ACK.>", "ango.answer.>", "ango.tell.>"
-        ] }
-        subscribe: { allow: [ "ango.tell.>", "_INBOX.>" ] }
-    } }
-  ]
-}
-"#;
+/// The example for operators, so that the permissions in it are tried.
+const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/nats.conf");
 
 impl Server {
     /// Starts a server. On a machine without `nats-server` 2.12 or newer, prints a line and returns `None`, or panics if
@@ -47,12 +30,12 @@ impl Server {
         }
         let folder = tempfile::tempdir().expect("a temporary folder");
         let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
-        let config = CONFIG.replace("PORT", &port.to_string()).replace("FOLDER", &folder.path().to_string_lossy());
-        let path = folder.path().join("nats.conf");
-        std::fs::write(&path, config).expect("the folder takes files");
         let mut process = Command::new("nats-server")
-            .arg("--config")
-            .arg(&path)
+            .args(["--config", CONFIG, "--addr", "127.0.0.1", "--port", &port.to_string()])
+            .env("ANGO_NATS_API_PASSWORD", "secret")
+            .env("ANGO_NATS_WORKER_PASSWORD", "secret")
+            // the example keeps its messages in a folder below
+            .current_dir(folder.path())
             .stderr(Stdio::piped())
             .spawn()
             .expect("nats-server starts");
