@@ -1,4 +1,4 @@
-//! What a worker remembers of the work that it took. A message that comes twice is computed once. Pure: time is an argument.
+//! The memory of a worker about the work that it took. A message that comes twice is computed once. Pure: time is an argument.
 
 use std::collections::HashMap;
 use std::collections::VecDeque;
@@ -21,7 +21,7 @@ pub fn gives_back(deliveries: u64) -> bool {
     deliveries <= 1
 }
 
-/// What a worker does with a message.
+/// The treatment of a message by a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Take {
     /// Compute the work.
@@ -30,7 +30,7 @@ pub enum Take {
     Runs,
     /// The work has ended: send this answer again.
     Answer(Bytes),
-    /// Nobody waits for the work any more.
+    /// The work was cancelled: drop the message.
     Drop,
     /// The work was not finished by [`DELIVERIES_MAX`] workers.
     Poison,
@@ -43,6 +43,8 @@ pub struct Taking {
     /// The ids that have ended, oldest first.
     ended: VecDeque<(Instant, String)>,
     bytes: usize,
+    /// Number of the known ids that run.
+    running: usize,
 }
 
 enum Known {
@@ -62,6 +64,7 @@ impl Taking {
             None if deliveries > DELIVERIES_MAX => Take::Poison,
             None => {
                 self.known.insert(id.to_owned(), Known::Runs);
+                self.running += 1;
                 Take::Compute
             }
         }
@@ -69,6 +72,9 @@ impl Taking {
 
     /// Notes the end of work that this worker computed. `None`: there is no answer, and the work may come again.
     pub fn end(&mut self, id: &str, answer: Option<Bytes>, now: Instant) {
+        if matches!(self.known.get(id), Some(Known::Runs)) {
+            self.running -= 1;
+        }
         match answer {
             // cancelled work stays cancelled, however it ends
             _ if matches!(self.known.get(id), Some(Known::Cancelled)) => {}
@@ -82,7 +88,7 @@ impl Taking {
         self.forget(now);
     }
 
-    /// Notes that nobody waits for some work any more. Returns whether this worker computes the work.
+    /// Notes that some work is cancelled. Returns whether this worker computes the work.
     pub fn cancel(&mut self, id: &str, now: Instant) -> bool {
         let runs = match self.known.insert(id.to_owned(), Known::Cancelled) {
             Some(Known::Cancelled) => return false,
@@ -90,7 +96,10 @@ impl Taking {
                 self.bytes -= answer.len();
                 return false;
             }
-            Some(Known::Runs) => true,
+            Some(Known::Runs) => {
+                self.running -= 1;
+                true
+            }
             None => false,
         };
         self.ended.push_back((now, id.to_owned()));
@@ -100,7 +109,7 @@ impl Taking {
 
     /// Returns the number of pieces of work that this worker computes.
     pub fn running(&self) -> usize {
-        self.known.values().filter(|known| matches!(known, Known::Runs)).count()
+        self.running
     }
 
     /// Returns the number of ids that are remembered, and the bytes of their answers.
