@@ -200,7 +200,7 @@ impl Sessions {
         let row = self.store.gate_session(account.as_str(), &digest).await?.ok_or_else(not_found)?;
         match Elsewhere::of_row(&row, &self.node_id, now) {
             Elsewhere::OtherNode if row.node_id.as_deref() == Some(FLEET) && self.workers.fleet().is_some() => {
-                Ok(SessionPlace::Shared(self.read_shared(account, &id, &digest).await?))
+                Ok(SessionPlace::Shared(self.read_shared(account, &id, &digest, &row).await?))
             }
             Elsewhere::OtherNode => Ok(SessionPlace::Elsewhere { digest, lost: false }),
             Elsewhere::LostNode => Ok(SessionPlace::Elsewhere { digest, lost: true }),

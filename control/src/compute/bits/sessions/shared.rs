@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::{AccountId, SessionId};
-use store::{FLEET, FleetKey, KeptAnswer, SessionEnd};
+use store::{FLEET, FleetKey, GateSession, KeptAnswer, SessionEnd};
 use zeroize::Zeroizing;
 
 use super::Sessions;
 use super::local::OpenSession;
 use super::record::{SessionDigest, SessionRecord, digest, ended};
 use crate::blobs::{Blobs, SealedObject};
-use crate::caller::{Caller, Environment};
+use crate::caller::{Caller, Environment, Plan};
 use crate::clock::Timestamp;
 use crate::compute::bits::workbench::{ValueMemory, Workbench};
 use crate::ids;
@@ -95,21 +95,21 @@ impl Sessions {
         Arc::new(OpenSession { record, id, key, held: None, bench, read_at: Instant::now() })
     }
 
-    /// Returns the account's session of the fleet with this id, from its row.
+    /// Returns the account's session of the fleet with this id and this row.
     pub(super) async fn read_shared(
         &self,
         account: &AccountId,
         id: &SessionId,
         digest: &SessionDigest,
+        row: &GateSession,
     ) -> Result<Arc<OpenSession>, ApiError> {
         let gone = || ended(SessionEnd::Deleted);
-        let row = self.store.gate_session(account.as_str(), digest).await?.ok_or_else(gone)?;
         let key = self.store.fleet_key(&digest[..16]).await?.ok_or_else(gone)?;
-        let record = SessionRecord::of_row(account, &row).ok_or_else(gone)?;
+        let record = SessionRecord::of_row(account, row).ok_or_else(gone)?;
         let trial = row.environment == Environment::Trial;
         let payer = if trial { Payer::trial(account.clone()) } else { Payer::account(account.clone()) };
         // the names of accounts do not depend on the plan, and the weight is on record
-        let share = self.workers.share(account, crate::caller::Plan::Free);
+        let share = self.workers.share(account, Plan::Free);
         let key = KeyFacts::open_key(&key.facts, KeyName::of_session(share, digest))?;
         let session = self.shared_session(record, id.clone(), OwnedKey::of_fleet(key), payer);
         self.open.add(session.clone());
@@ -140,7 +140,7 @@ impl Sessions {
         }
         self.store.end_gate_sessions_of(account, FLEET, self.clock.now().0).await?;
         let Ok(id) = account.parse() else { return Ok(()) };
-        let share = self.workers.share(&id, crate::caller::Plan::Free);
+        let share = self.workers.share(&id, Plan::Free);
         for digest in digests.iter().filter_map(|digest| digest.as_slice().try_into().ok()) {
             self.open.forget(digest);
             fleet.tell_end(KeyName::of_session(share, digest)).await;
