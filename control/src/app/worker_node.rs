@@ -22,11 +22,12 @@ use super::worker;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::data_dir::NodeLock;
+use crate::docs::operations;
 use crate::listener;
 use crate::secrets::Key;
 use crate::telemetry::Telemetry;
 use crate::work::fleet::{Member, WorkerPart, start_worker};
-use crate::work::{DeviceState, EngineDevice, Here, Usage};
+use crate::work::{EngineDevice, Here, Usage};
 
 /// Largest number of open connections of the listener for metrics and probes.
 const CONNECTIONS_MAX: usize = 64;
@@ -110,26 +111,15 @@ fn router(state: Arc<WorkerState>) -> Router {
 async fn page(State(state): State<Arc<WorkerState>>) -> impl IntoResponse {
     let (usage, devices) = (state.here.usage(), state.here.devices());
     state.telemetry.record(|| {
-        counter!("ango_bootstraps_total").absolute(usage.units_done);
-        counter!("ango_batches_total").absolute(usage.batches_done);
+        operations::show_engine(&usage, &devices);
         counter!("ango_fleet_key_misses_total").absolute(state.part.key_misses());
         counter!("ango_fleet_device_busy_seconds_total").absolute(usage.busy.as_secs());
         counter!("ango_fleet_redeliveries_total").absolute(state.part.serving.redelivered.load(Ordering::Relaxed));
         for (name, value) in [
-            ("ango_sessions", usage.sessions),
-            ("ango_operations", usage.operations),
-            ("ango_queue_rows", usage.queued_rows),
-            ("ango_running_rows", usage.running_rows),
-            ("ango_resident_bytes", usage.resident_bytes),
-            ("ango_resident_bytes_max", usage.resident_bytes_max),
             ("ango_fleet_taken", state.part.serving.running()),
             ("ango_fleet_broker_up", u64::from(state.part.hears())),
         ] {
             gauge!(name).set(value as f64);
-        }
-        for state in [DeviceState::InService, DeviceState::StandIn, DeviceState::Lost] {
-            let count = devices.iter().filter(|device| device.state == state).count();
-            gauge!("ango_devices", "state" => state.as_str()).set(count as f64);
         }
     });
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], state.telemetry.render())

@@ -17,8 +17,8 @@ use tokio::time::timeout;
 use super::{Docs, health};
 use crate::access::limits::Period;
 use crate::clock::Timestamp;
-use crate::work::DeviceState;
 use crate::work::fleet::{Fleet, POOL};
+use crate::work::{DeviceFacts, DeviceState, Usage};
 
 /// Timeout for reading what waits in the database.
 const BACKLOG_TIMEOUT: Duration = Duration::from_secs(2);
@@ -69,23 +69,14 @@ pub fn page(docs: &Docs) -> String {
     let (usage, devices) = (compute.workers.usage(), compute.workers.devices());
     let (connections, locked) = (compute.store.connections(), access.limits.locked(access.clock.now()));
     web.telemetry.record(|| {
-        counter!("ango_bootstraps_total").absolute(usage.units_done);
-        counter!("ango_batches_total").absolute(usage.batches_done);
+        show_engine(&usage, &devices);
         for (name, value) in [
-            ("ango_sessions", usage.sessions),
-            ("ango_operations", usage.operations),
-            ("ango_queue_rows", usage.queued_rows),
-            ("ango_running_rows", usage.running_rows),
-            ("ango_resident_bytes", usage.resident_bytes),
-            ("ango_resident_bytes_max", usage.resident_bytes_max),
             ("ango_key_bytes", compute.keys.used()),
             ("ango_key_bytes_max", compute.keys.total()),
             ("ango_encryption_key_bytes", compute.vault.key_bytes()),
             ("ango_encryption_key_bytes_max", compute.vault.config.stored_key_bytes_max),
             ("ango_ciphertext_bytes", compute.vault.ciphertext_bytes()),
             ("ango_ciphertext_bytes_max", compute.vault.config.ciphertext_bytes_max),
-            ("ango_circuits", usage.circuits),
-            ("ango_arena_bytes", usage.arena_bytes),
             ("ango_value_bytes", compute.sessions.values.used()),
             ("ango_value_bytes_max", compute.sessions.values.total()),
             ("ango_body_bytes", web.bodies.used()),
@@ -104,10 +95,6 @@ pub fn page(docs: &Docs) -> String {
             let count = locked.get(&kind).copied().unwrap_or_default();
             gauge!("ango_lockouts", "kind" => kind.as_str()).set(count as f64);
         }
-        for state in [DeviceState::InService, DeviceState::StandIn, DeviceState::Lost] {
-            let count = devices.iter().filter(|device| device.state == state).count();
-            gauge!("ango_devices", "state" => state.as_str()).set(count as f64);
-        }
         if let Some(fleet) = compute.workers.fleet() {
             show_fleet(fleet);
         }
@@ -116,6 +103,28 @@ pub fn page(docs: &Docs) -> String {
         }
     });
     web.telemetry.render()
+}
+
+/// Sets the metrics of a process's engine and devices. Call this within `Telemetry::record`.
+pub fn show_engine(usage: &Usage, devices: &[DeviceFacts]) {
+    counter!("ango_bootstraps_total").absolute(usage.units_done);
+    counter!("ango_batches_total").absolute(usage.batches_done);
+    for (name, value) in [
+        ("ango_sessions", usage.sessions),
+        ("ango_operations", usage.operations),
+        ("ango_queue_rows", usage.queued_rows),
+        ("ango_running_rows", usage.running_rows),
+        ("ango_resident_bytes", usage.resident_bytes),
+        ("ango_resident_bytes_max", usage.resident_bytes_max),
+        ("ango_circuits", usage.circuits),
+        ("ango_arena_bytes", usage.arena_bytes),
+    ] {
+        gauge!(name).set(value as f64);
+    }
+    for state in [DeviceState::InService, DeviceState::StandIn, DeviceState::Lost] {
+        let count = devices.iter().filter(|device| device.state == state).count();
+        gauge!("ango_devices", "state" => state.as_str()).set(count as f64);
+    }
 }
 
 /// Shows the fleet as this API node hears it.
