@@ -193,7 +193,7 @@ pub async fn delete(
     extensions(("x-errors" = json!([
         Code::InvalidParams, Code::InvalidCiphertext, Code::SecretKeyRejected, Code::QuotaExceeded,
         Code::TrialOpsExhausted, Code::BudgetHardCapHit, Code::NotFound, NO_HANDLE, Code::Conflict, BODY,
-        Code::RateLimited
+        Code::RateLimited, Code::FeatureDisabled
     ])))
 )]
 pub async fn run(

@@ -260,7 +260,7 @@ fn write_gate(ran: EvaluatedGates, _octets: bool) -> Result<Response, ApiError> 
         content((BatchRequest = "application/json"), (inline(HeadAndWords) = "application/octet-stream"))),
     responses((status = 200, description = "The results, in the order of the gates.",
         content((BatchResult = "application/json"), (inline(HeadAndWords) = "application/octet-stream")))),
-    extensions(("x-errors" = json!([Code::BatchTooLarge, GATES, Code::SecretKeyRejected, NO_SESSION, BODY])))
+    extensions(("x-errors" = json!([Code::BatchTooLarge, Code::FeatureDisabled, GATES, Code::SecretKeyRejected, NO_SESSION, BODY])))
 )]
 pub async fn evaluate_batch(
     State(compute): State<Arc<Compute>>,
