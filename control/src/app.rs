@@ -29,7 +29,7 @@ use crate::docs::operations;
 use crate::events::deliver;
 use crate::router::Areas;
 use crate::secrets::Purpose;
-use crate::work::fleet::{Fleet, Member, Role, WorkerPart, start_worker};
+use crate::work::fleet::{Fleet, Member, NodeRole, WorkerPart, start_worker};
 use crate::work::{AccountDigests, EngineDevice, Here, KeyStore, Worker, Workers};
 use crate::{cache_store, fail_point, periodic};
 
@@ -120,7 +120,7 @@ impl App {
     }
 }
 
-/// What computes for a node.
+/// The workers of a node, and the worker that is asked.
 struct Computing {
     workers: Arc<Workers>,
     asked: Arc<dyn Worker>,
@@ -139,8 +139,8 @@ async fn computing(
 ) -> anyhow::Result<Computing> {
     let accounts = || storage.secrets.key(Purpose::WorkAccounts);
     let own = match config.fleet.role {
-        Role::Api => None,
-        Role::All | Role::Worker => Some(worker::start(&config.compute, ground, devices, accounts()).await?),
+        NodeRole::Api => None,
+        NodeRole::All | NodeRole::Worker => Some(worker::start(&config.compute, ground, devices, accounts()).await?),
     };
     let member = Member::connect(&config.fleet, &ground.node_id, true).await?;
     let (Some(member), Some(address)) = (member, internal_addr) else {

@@ -32,7 +32,7 @@ pub use crate::secrets::ServerSecret;
 pub use crate::tls::TlsConfig;
 pub use crate::web::cors::CorsOrigins;
 pub use crate::work::ComputeConfig;
-pub use crate::work::fleet::{BrokerUrl, FleetConfig, Role};
+pub use crate::work::fleet::{BrokerUrl, FleetConfig, NodeRole};
 use crate::work::memory_bytes;
 
 use addresses::{cors_origins, network, public_url};
@@ -221,7 +221,9 @@ impl Config {
                 return Err(of_stripe("ANGO_PAYMENTS_STRIPE_WEBHOOK_SECRET"));
             }
         }
-        if !self.listen.ip().is_loopback() && self.trusted_proxies.is_empty() && self.tls.is_none() {
+        // a worker does not listen there
+        let listens = self.fleet.role != NodeRole::Worker;
+        if listens && !self.listen.ip().is_loopback() && self.trusted_proxies.is_empty() && self.tls.is_none() {
             return Err(ConfigError::new(
                 "ANGO_LISTEN",
                 "the node would serve plain HTTP beyond loopback: give it a certificate (ANGO_TLS_CERTIFICATE), or put a TLS \
@@ -236,7 +238,7 @@ impl Config {
         let FleetConfig { role, broker, key, .. } = &self.fleet;
         let role_needs = |name| Err(ConfigError::new(name, "must be set if ANGO_ROLE is api or worker"));
         match (role, broker) {
-            (Role::All, None) => return Ok(()),
+            (NodeRole::All, None) => return Ok(()),
             (_, None) => return role_needs("ANGO_NATS_URL"),
             (_, Some(_)) if self.bucket.is_none() => {
                 return Err(ConfigError::needs("ANGO_NATS_URL", "ANGO_OBJECTS_URL"));
@@ -244,15 +246,15 @@ impl Config {
             _ => {}
         }
         match (role, key, &self.secret) {
-            (Role::Worker, None, _) => Err(ConfigError::new(
+            (NodeRole::Worker, None, _) => Err(ConfigError::new(
                 "ANGO_FLEET_KEY",
                 "must be set if ANGO_ROLE is worker: `ango admin fleet-key` prints it",
             )),
-            (Role::Worker, _, Some(_)) => Err(ConfigError::new(
+            (NodeRole::Worker, _, Some(_)) => Err(ConfigError::new(
                 "ANGO_SECRET",
                 "must not be set if ANGO_ROLE is worker: give the worker ANGO_FLEET_KEY",
             )),
-            (Role::All | Role::Api, Some(_), _) => {
+            (NodeRole::All | NodeRole::Api, Some(_), _) => {
                 Err(ConfigError::new("ANGO_FLEET_KEY", "is for workers alone: other roles derive it from ANGO_SECRET"))
             }
             _ => Ok(()),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use client::Preset;
 use control::admin;
 use control::caller::{Environment, Plan, Role};
-use control::config::{Config, Role as NodeRole, ServerSecret};
+use control::config::{Config, NodeRole, ServerSecret};
 use serde_json::json;
 use tempfile::TempDir;
 use tests_service::fleet::{Member, Nats};

@@ -9,14 +9,14 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::app::{App, Running, WorkerNode};
-use crate::config::{Config, LogConfig, Role};
+use crate::config::{Config, LogConfig, NodeRole};
 
 /// Runs a node until Ctrl-C or SIGTERM, then waits until running requests have finished, which may take as long as a
 /// request's deadline. A second signal ends the process at once.
 pub async fn run(config: Config) -> anyhow::Result<()> {
     start_log(&config.log)?;
     let mut signals = StopSignals::listen()?;
-    if config.fleet.role == Role::Worker {
+    if config.fleet.role == NodeRole::Worker {
         return run_worker(&config, signals).await;
     }
     let node = App::start(config).await?;

@@ -32,9 +32,9 @@ pub use self::member::{BrokerUrl, Member};
 pub use self::session_key::{FleetSeal, KeyFacts, SealedSessionKey};
 pub use self::worker::{WorkerPart, start_worker};
 
-/// What a process does in a service of several machines.
+/// The role of a process in a service of several machines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Role {
+pub enum NodeRole {
     /// Takes requests and computes.
     #[default]
     All,
@@ -44,14 +44,14 @@ pub enum Role {
     Worker,
 }
 
-impl std::str::FromStr for Role {
+impl std::str::FromStr for NodeRole {
     type Err = ();
 
-    fn from_str(word: &str) -> Result<Role, ()> {
+    fn from_str(word: &str) -> Result<NodeRole, ()> {
         match word {
-            "all" => Ok(Role::All),
-            "api" => Ok(Role::Api),
-            "worker" => Ok(Role::Worker),
+            "all" => Ok(NodeRole::All),
+            "api" => Ok(NodeRole::Api),
+            "worker" => Ok(NodeRole::Worker),
             _ => Err(()),
         }
     }
@@ -60,10 +60,10 @@ impl std::str::FromStr for Role {
 /// Settings of a fleet.
 #[derive(Clone, Debug, clap::Args)]
 pub struct FleetConfig {
-    /// What the process does: all (takes requests and computes), api (takes requests, workers compute) or worker (computes for
+    /// Role of the process: all (takes requests and computes), api (takes requests, workers compute) or worker (computes for
     /// API nodes). The roles api and worker need ANGO_NATS_URL and ANGO_OBJECTS_URL.
-    #[arg(id = "node_role", long = "node-role", env = "ANGO_ROLE", default_value = "all", value_parser = parsed::<Role>("all, api or worker"))]
-    pub role: Role,
+    #[arg(id = "node_role", long = "node-role", env = "ANGO_ROLE", default_value = "all", value_parser = parsed::<NodeRole>("all, api or worker"))]
+    pub role: NodeRole,
     /// The broker of the fleet, NATS 2.12 or newer with JetStream: nats://USER:PASSWORD@HOST:4222 or tls://HOST:4222, several
     /// servers separated by commas. When set, the node is a member of a fleet. Give a password in the variable or in the
     /// settings file.
@@ -72,8 +72,8 @@ pub struct FleetConfig {
     /// File with credentials for the broker (.creds), in place of a user and a password in ANGO_NATS_URL.
     #[arg(env = "ANGO_NATS_CREDENTIALS")]
     pub broker_credentials: Option<PathBuf>,
-    /// Number of the broker's servers that keep a waiting request: 1 to 5. With 1 a request waits for its worker a third of a
-    /// millisecond, and the death of its server delays it by some seconds.
+    /// Number of the broker's servers that keep a waiting request: 1 to 5. With 1, the death of its server delays a request by some
+    /// seconds. With more, every request waits until the servers agree.
     #[arg(id = "nats_replicas", env = "ANGO_NATS_REPLICAS", default_value = "1", value_parser = crate::parsers::number::<usize>(1..=5))]
     pub replicas: usize,
     /// Name of the fleet, which begins all names in the broker. Fleets of several names share a broker.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use control::admin;
 use control::app::WorkerNode;
-use control::config::{BrokerUrl, BucketConfig, Config, Role, ServerSecret};
+use control::config::{BrokerUrl, BucketConfig, Config, NodeRole, ServerSecret};
 use control::work::{BackendChoice, EngineDevice};
 use tempfile::TempDir;
 use tests_store::Kind;
@@ -139,11 +139,11 @@ impl Member {
     }
 
     /// Returns the variables of a process that is a member with this role.
-    pub fn environment(&self, role: Role) -> Vec<(&'static str, String)> {
+    pub fn environment(&self, role: NodeRole) -> Vec<(&'static str, String)> {
         let role = match role {
-            Role::All => "all",
-            Role::Api => "api",
-            Role::Worker => "worker",
+            NodeRole::All => "all",
+            NodeRole::Api => "api",
+            NodeRole::Worker => "worker",
         };
         let BucketConfig { url, endpoint, region, access_key_id, secret_access_key } = self.bucket.clone();
         vec![
@@ -159,7 +159,7 @@ impl Member {
     }
 
     /// Makes a node a member with this role.
-    pub fn join(&self, config: &mut Config, role: Role) {
+    pub fn join(&self, config: &mut Config, role: NodeRole) {
         config.bucket = Some(self.bucket.clone());
         config.fleet.role = role;
         config.fleet.name = self.name.clone();
@@ -193,7 +193,7 @@ impl Fleet {
             let server = TestServer::with(|config| {
                 config.database_url = url.clone();
                 config.secret = Some(ServerSecret(SECRET.into()));
-                fleet.member.join(config, Role::Api);
+                fleet.member.join(config, NodeRole::Api);
                 change(config);
             });
             fleet.api.push(server.await);
@@ -210,7 +210,7 @@ impl Fleet {
         let key: Zeroizing<String> = admin::fleet_key(&config).expect("the fleet's key");
         config.secret = None;
         config.compute.backend = BackendChoice::Cpu;
-        self.member.join(&mut config, Role::Worker);
+        self.member.join(&mut config, NodeRole::Worker);
         config.fleet.key = Some(ServerSecret::read(&key).expect("a key"));
         self.workers.push(WorkerNode::start(&config, devices).await.expect("the worker starts"));
         self.folders.push(folder);
