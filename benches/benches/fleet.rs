@@ -1,5 +1,5 @@
-//! What a fleet adds to a gate, and how a fleet scales. A node computes in its process; a fleet has an API node, workers, a
-//! broker and a bucket, all on this machine. The devices compute nothing, so the tables show the cost of the way.
+//! The time that a fleet adds to a gate, and the rate of two and four workers against one. A node computes in its process. A fleet
+//! has an API node, workers, a broker and a bucket, all on this machine. The devices compute nothing, so the tables show the cost of the way.
 //!
 //! The first table: one client sends lone gates to both, in turns. The second: each device takes the same time for a batch, and
 //! clients of many sessions send batches to one, two and four workers.

@@ -199,7 +199,7 @@ impl Asker {
         time::timeout(most, all).await.is_ok()
     }
 
-    /// Takes a worker's word. Words about work for which nobody waits are dropped.
+    /// Takes a worker's word. A word about work that no caller waits for is dropped.
     pub fn hear(&self, Answer { id, word }: Answer) {
         if let Some(waiting) = self.waiting.lock().get_mut(&id) {
             if let Word::Runs(done) = word {
@@ -215,7 +215,7 @@ impl Asker {
         self.waiting.lock().get(id).and_then(|waiting| waiting.done)
     }
 
-    /// Tells all workers that nobody waits for some work any more.
+    /// Tells all workers to drop some work.
     pub async fn cancel(&self, id: &str) {
         let _ = self.broker.tell(Topic::Cancel, Bytes::copy_from_slice(id.as_bytes())).await;
     }

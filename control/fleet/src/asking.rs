@@ -16,7 +16,7 @@ const RETRY: Duration = Duration::from_millis(100);
 /// Work that no broker takes for this long fails.
 pub const REFUSED_MAX: Duration = Duration::from_secs(2);
 
-/// What the member does next.
+/// The member's next action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Publish the work. `before`: the receipt of the last attempt, unless that message is known to be gone.

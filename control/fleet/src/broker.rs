@@ -1,8 +1,8 @@
 //! The interface to a broker: seven verbs. Four belong to queues (publish, pull, and progress, give back or done for a
 //! message that was pulled), and two carry words that are not kept (answer, tell).
 //!
-//! A broker's acknowledgement proves nothing: a worker that slept past its lease is told "ok" for work that another worker has
-//! finished. So whoever books the result of work must compare and set in the database.
+//! A broker's acknowledgement proves nothing, because a broker also acknowledges to a worker that slept past its lease, although
+//! another worker has finished the work. So the member that books a result must compare and set in the database.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -135,7 +135,7 @@ pub enum Heard {
     Told(Topic, Bytes),
 }
 
-/// What is told to all members.
+/// The topic of a word to all members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Topic {
     /// A worker is there ([`crate::presence`]).

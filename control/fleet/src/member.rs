@@ -11,7 +11,7 @@ use crate::presence::{Presence, Workers};
 /// A part of a member that hears. The function must return at once.
 pub type Part = Box<dyn Fn(&Heard) + Send + Sync>;
 
-/// What a member hears, and its parts that hear it. The parts are added after the connection to the broker is made, because
+/// Passes each answer and each told word to the parts of a member. The parts are added after the connection to the broker is made, because
 /// they need the connection.
 #[derive(Default)]
 pub struct Ears {

@@ -74,7 +74,7 @@ impl WorkHead {
     }
 }
 
-/// A worker's word about some work, for the member that asked.
+/// An answer to the member that asked for some work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The work's id.
@@ -83,7 +83,7 @@ pub struct Answer {
     pub word: Word,
 }
 
-/// What a worker says about some work.
+/// A worker's word about some work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Word {
     /// A worker has the work. So many units are done.

@@ -20,7 +20,7 @@ pub const SPEAKS: [u32; 2] = [1, 1];
 /// Largest number of workers that a member lists.
 pub const WORKERS_MAX: usize = 4096;
 
-/// What a worker tells about itself.
+/// A worker's description of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Presence {
     /// The worker's name, which is the name of its lane.
@@ -102,7 +102,7 @@ impl Workers {
         lanes::owner(flow, stays).or_else(|| lanes::owner(flow, of_pool().map(named)))
     }
 
-    /// Returns the lanes for which a worker is the second, those of workers included that are gone.
+    /// Returns the lanes for which a worker is the second. Lanes of workers that are gone count too.
     pub fn seconded_by(&self, worker: &str, pool: &str, now: Instant) -> Vec<String> {
         let of_pool = || self.live(now).filter(|worker| worker.pool == pool);
         let stays = || of_pool().filter(|worker| !worker.draining).map(named);

@@ -69,7 +69,7 @@ pub trait Handler: Send + Sync {
     /// Returns how many units of some work are done.
     fn done(&self, id: &str) -> u64;
 
-    /// Stops some work, because nobody waits for it any more.
+    /// Stops some work, because the work was cancelled.
     fn cancel(&self, id: &str);
 
     /// Describes the worker for the other members.
@@ -219,7 +219,7 @@ impl Serving {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Hears a call for help, or that nobody waits for some work.
+    /// Hears a call for help, or that some work is cancelled.
     fn hear(self: &Arc<Self>, topic: Topic, content: &[u8]) {
         let Some(name) = std::str::from_utf8(content).ok().filter(|name| is_name(name)) else { return };
         match topic {

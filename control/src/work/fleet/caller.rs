@@ -23,7 +23,7 @@ const END_PAUSE: Duration = Duration::from_millis(200);
 /// Why a call has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoAnswer {
-    /// The token is spent or unknown: the request must be published again, or nobody waits any more.
+    /// The token is spent or unknown: the request has ended, or must be published again.
     #[error("the token is of no use")]
     Token,
     /// The key does not exist any more.

@@ -139,6 +139,6 @@ fn unreadable(id: &str, error: &dyn std::fmt::Display) -> Handled {
 }
 
 fn failed(id: &str, error: WorkError) -> Bytes {
-    // an id that is none has no one who waits
+    // no member waits for an id that cannot be read
     id.parse().map(|id| write_end(&id, &WorkEnd::Failed(error)).into()).unwrap_or_default()
 }

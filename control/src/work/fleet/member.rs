@@ -43,7 +43,7 @@ impl BrokerUrl {
 pub struct Member {
     /// The connection to the broker.
     pub broker: Arc<dyn Broker>,
-    /// What the member hears.
+    /// Passes the words that the member hears to its parts.
     pub ears: Arc<Ears>,
     /// The member's name.
     pub name: String,

@@ -1,4 +1,4 @@
-//! News between the members of a fleet. News say where to look: whoever misses them reads the truth from the database later.
+//! News between the members of a fleet. News say where to look. A member that misses news reads the truth from the database later.
 
 use serde::{Deserialize, Serialize};
 
