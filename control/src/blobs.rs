@@ -46,6 +46,8 @@ pub enum ObjectKind {
     EncryptionKeys,
     /// Stored ciphertexts of accounts.
     Ciphertexts,
+    /// Values that sessions of a fleet keep.
+    Values,
 }
 
 api::words!(ObjectKind, "kind of object", {
@@ -54,6 +56,7 @@ api::words!(ObjectKind, "kind of object", {
     Keys = "keys",
     EncryptionKeys = "encryption-keys",
     Ciphertexts = "ciphertexts",
+    Values = "values",
 });
 
 impl ObjectKind {

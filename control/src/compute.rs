@@ -14,7 +14,7 @@ use store::Store;
 
 use self::bits::CircuitsConfig;
 use self::bits::circuits::StoredNetlists;
-use self::bits::sessions::{Sessions, SharedKeys};
+use self::bits::sessions::Sessions;
 use self::numbers::vault::Vault;
 use self::operation::running::RunningOperations;
 use crate::access::limits::Limits;
@@ -35,8 +35,6 @@ pub struct Compute {
     /// The workers of the node, which open keys.
     pub(crate) workers: Arc<Workers>,
     pub(crate) keys: KeyStore,
-    /// The keys of sessions of the fleet whose member this node is.
-    pub(crate) shared_keys: Option<Arc<SharedKeys>>,
     pub(crate) sessions: Sessions,
     pub(crate) circuits: CircuitsConfig,
     pub(crate) netlists: StoredNetlists,
@@ -70,7 +68,7 @@ impl Compute {
     /// Removes expired records.
     pub(crate) async fn forget_old(&self) {
         self.sessions.forget_old().await;
-        if let Some(shared) = &self.shared_keys {
+        if let Some(shared) = self.sessions.shared() {
             self.sessions.sweep_shared(shared).await;
         }
         self.vault.keep_house().await;

@@ -27,6 +27,7 @@ use crate::billing::payments::{self, PaymentProvider};
 use crate::cache_store::CacheStore;
 use crate::compute::bits::circuits::StoredNetlists;
 use crate::compute::bits::sessions::{Sessions, SharedKeys};
+use crate::compute::bits::workbench::SharedValues;
 use crate::compute::keys_at_rest::{KeysOfFleet, KeysOfNode};
 use crate::compute::numbers::vault::Vault;
 use crate::compute::operation::running::RunningOperations;
@@ -223,10 +224,16 @@ impl Making<'_> {
 
     /// Makes the place of the keys of the fleet's sessions.
     fn shared_keys(self) -> anyhow::Result<Arc<SharedKeys>> {
-        let objects = self.storage.session_keys.clone().context("a fleet needs a bucket")?;
-        let seal = Arc::new(FleetSeal::new(&self.storage.secrets.key(Purpose::Fleet)));
-        let bytes_max = self.config.compute.key_storage_bytes_max;
-        Ok(Arc::new(SharedKeys { seal, objects, bytes_max }))
+        let Storage { store, session_keys, session_values, secrets, .. } = self.storage;
+        let [objects, values] =
+            [session_keys, session_values].map(|blobs| blobs.clone().context("a fleet needs a bucket"));
+        let offload = self.ground.offload.clone();
+        Ok(Arc::new(SharedKeys {
+            seal: Arc::new(FleetSeal::new(&secrets.key(Purpose::Fleet))),
+            objects: objects?,
+            bytes_max: self.config.compute.key_storage_bytes_max,
+            values: Arc::new(SharedValues { store: store.clone(), objects: values?, offload }),
+        }))
     }
 
     async fn compute(
@@ -252,6 +259,7 @@ impl Making<'_> {
             config.sessions.clone(),
             config.circuits.clone(),
             Seal::new(&secrets.key(Purpose::SessionIds)),
+            workers.fleet().is_some().then(|| self.shared_keys()).transpose()?,
         )
         .await?;
         let rate = config.billing.usd_jpy;
@@ -266,7 +274,6 @@ impl Making<'_> {
             clock: clock.clone(),
             store: store.clone(),
             worker: asked,
-            shared_keys: workers.fleet().is_some().then(|| self.shared_keys()).transpose()?,
             workers,
             keys,
             sessions,

@@ -84,7 +84,7 @@ async fn look_after_fleet(compute: &Compute) -> Result<(), store::Error> {
     if let Some(fleet) = compute.workers.fleet() {
         fleet.listen().await;
     }
-    match &compute.shared_keys {
+    match compute.sessions.shared() {
         Some(shared) => compute.sessions.look_after_shared(shared).await,
         None => Ok(()),
     }

@@ -31,6 +31,8 @@ pub struct Storage {
     pub vault: [Blobs; 2],
     /// Keys of sessions of a fleet. `None`: the objects are in a folder.
     pub session_keys: Option<Blobs>,
+    /// Values of sessions of a fleet. `None`: the objects are in a folder.
+    pub session_values: Option<Blobs>,
     /// Whether every node of the database reads the objects.
     pub is_shared: bool,
 }
@@ -69,6 +71,7 @@ impl Storage {
             answers: blobs(ObjectKind::Answers)?,
             netlists: is_shared.then(|| blobs(ObjectKind::Circuits)).transpose()?,
             session_keys: config.bucket.is_some().then(|| blobs(ObjectKind::Keys)).transpose()?,
+            session_values: config.bucket.is_some().then(|| blobs(ObjectKind::Values)).transpose()?,
             vault: [blobs(ObjectKind::EncryptionKeys)?, blobs(ObjectKind::Ciphertexts)?],
             store,
             has_api_keys,

@@ -4,7 +4,7 @@ pub(crate) mod circuits;
 pub(crate) mod gates;
 mod key_upload;
 pub(crate) mod sessions;
-mod workbench;
+pub(crate) mod workbench;
 
 use std::time::Duration;
 

@@ -52,7 +52,7 @@ pub async fn broker(docs: &Docs) -> Option<Probed> {
 
 /// Returns the state of the object store, if the node is a member of a fleet. Critical there (readings O2).
 pub async fn object_store(docs: &Docs) -> Option<Probed> {
-    let shared = docs.compute.shared_keys.as_ref()?;
+    let shared = docs.compute.sessions.shared()?;
     Some(docs.object_store_probe.ask(shared.objects.probe()).await)
 }
 

@@ -119,6 +119,16 @@ impl From<store::Error> for ApiError {
         if matches!(error, store::Error::OperationEnded) {
             return Self::internal(error);
         }
+        match error {
+            store::Error::SessionEnded => return Self::new(Code::SessionNotFound, "there is no such session"),
+            store::Error::ValuesFull => {
+                return Self::new(
+                    Code::QuotaExceeded,
+                    "the session has no memory left for results: delete handles and results of runs",
+                );
+            }
+            _ => {}
+        }
         if matches!(error, store::Error::ReservationLost) {
             tracing::error!(
                 "other nodes considered this node lost while it worked, because this node's clock or the database stood still"

@@ -28,6 +28,7 @@ use crate::parsers::parsed;
 use crate::secrets::{Key, ServerSecret};
 
 pub use self::asks::Fleet;
+pub use self::frames::{open as open_value, seal as seal_value};
 pub use self::member::{BrokerUrl, Member};
 pub use self::session_key::{FleetSeal, KeyFacts, SealedSessionKey};
 pub use self::worker::{WorkerPart, start_worker};

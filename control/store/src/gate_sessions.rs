@@ -64,9 +64,11 @@ pub struct OpenFleetKey {
     pub facts: String,
     /// When the session expires, in microseconds since 1970.
     pub expires_at: i64,
+    /// The size in bytes of the values that the session keeps.
+    pub value_bytes: i64,
 }
 
-from_row!(OpenFleetKey { object, secret, facts, expires_at });
+from_row!(OpenFleetKey { object, secret, facts, expires_at, value_bytes });
 
 /// A session's row. Times in microseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -303,7 +305,7 @@ impl Store {
     /// Returns the key of an open session of a fleet. `None`: the session has ended, or its key is on one node alone.
     /// `first`: the first bytes of the session's digest, at least 16.
     pub async fn fleet_key(&self, first: &[u8]) -> Result<Option<OpenFleetKey>> {
-        let sql = "SELECT key_object AS object, key_secret AS secret, key_facts AS facts, expires_at FROM gate_sessions \
+        let sql = "SELECT key_object AS object, key_secret AS secret, key_facts AS facts, expires_at, value_bytes FROM gate_sessions \
              WHERE digest >= $1 AND digest <= $2 AND state = 'active' AND key_secret IS NOT NULL";
         let mut last = first.to_vec();
         last.resize(32, 0xff);

@@ -35,6 +35,7 @@ pub mod request_counts;
 pub mod schema;
 pub mod seeds;
 pub mod server_secret;
+pub mod session_values;
 pub mod sign_ins;
 pub mod signing_keys;
 pub mod standing;
@@ -103,6 +104,7 @@ pub use provider_events::{ProviderEvent, StuckEvent};
 pub use request_counts::{Reservation, Settled, Settlement};
 pub use schema::Schema;
 pub use seeds::Seeded;
+pub use session_values::{NewSessionValue, SessionValue};
 pub use sign_ins::{NewSignIn, NextRefreshToken, Refreshed, TokenStanding};
 pub use signing_keys::RetiredSigningKey;
 pub use standing::{AccountStanding, GRACE, PaymentStanding, StandingChange, suspended_from};
@@ -152,6 +154,12 @@ pub enum Error {
     /// The ciphertext does not fit into the account's budget, even after the evictions. Nothing was changed.
     #[error("the ciphertext does not fit into the account's storage")]
     NoRoom,
+    /// The session whose values were to be kept has ended. Nothing was changed.
+    #[error("the session has ended")]
+    SessionEnded,
+    /// The values do not fit into the session's memory for values. Nothing was changed.
+    #[error("the session has no memory left for values")]
+    ValuesFull,
     /// The ciphertext's seed has another content already: in the object that the text names. Nothing was changed.
     #[error("the seed is used already: {0}")]
     SeedUsed(String),

@@ -13,6 +13,7 @@ use crate::ledger::{Posting, post_all};
 use crate::operation_counts::{OperationCounts, count_all};
 use crate::operations::{NewOperation, OperationEnd, begin_all, end_all};
 use crate::outbox::{NewEvent, emit_all};
+use crate::session_values::{self, NewSessionValue};
 use crate::work::Work;
 use crate::{Result, Store};
 
@@ -34,6 +35,9 @@ pub struct Unit {
     /// too, because the work was completed (readings P24). A missing session, or an existing usage row with the same
     /// id, fails the unit.
     pub charge: Option<GateUsage>,
+    /// Keeps values in sessions of a fleet. A session that has ended ([`crate::Error::SessionEnded`]) and a lack of room
+    /// ([`crate::Error::ValuesFull`]) fail the unit.
+    pub values: Vec<NewSessionValue>,
     /// Posts the transfer that pays for the work. A transfer that is not open fails the unit
     /// ([`crate::Error::ReservationLost`]).
     pub posting: Option<Posting>,
@@ -86,6 +90,7 @@ impl Work for Unit {
         let charges = units.iter().filter_map(|unit| unit.arithmetic_charge.as_ref()).collect();
         arithmetic_usage::charge_all(tx, charges).await?;
         charge_all(tx, units.iter().filter_map(|unit| unit.charge.as_ref()).collect()).await?;
+        session_values::keep_all(tx, units.iter().flat_map(|unit| &unit.values)).await?;
         count_all(tx, units.iter().filter_map(|unit| unit.counts.as_ref())).await?;
         emit_all(tx, units.iter().filter_map(|unit| unit.event.as_ref())).await?;
         keep_all(tx, units.iter().filter_map(|unit| unit.keep.as_ref()).collect()).await?;

@@ -325,6 +325,8 @@ fn concerns_one_work(error: &Error) -> bool {
         | Error::OperationEnded
         | Error::KeyGone
         | Error::NoRoom
+        | Error::SessionEnded
+        | Error::ValuesFull
         | Error::SeedUsed(_)
         | Error::ReservationLost => true,
         Error::Database(error) => faults::is_of_one_work(error),

@@ -8,7 +8,7 @@ use control::caller::Role;
 use serde_json::json;
 use tests_service::TestServer;
 use tests_service::fleet::Fleet;
-use tests_service::gates::{Account, BATCH, CIRCUITS, GATE, SESSION, SESSIONS, and_netlist};
+use tests_service::gates::{Account, BATCH, CIRCUITS, GATE, OPERATIONS, SESSION, SESSIONS, and_netlist};
 use tests_service::http::Request;
 
 use crate::numbers::Numbers;
@@ -70,15 +70,46 @@ async fn g13_keys_that_the_server_holds_are_no_part_of_a_fleet() {
     let key = server.key(Role::AccountAdmin).await;
     let managed = Request::post(SESSION, &json!({"preset": "fast_128"})).key(&key);
     server.send(managed).await.error(403, Code::FeatureDisabled.as_str());
-    // neither are values that one node alone would have
-    let account = Account::open(server, Preset::Fast128).await;
-    let mut batch = account.batch("NAND", 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn values_and_results_of_runs_are_found_through_every_api_node() {
+    let Some(fleet) = Fleet::start(2, 1, |_| ()).await else { return };
+    let account = Account::open(&fleet.api[0], Preset::Fast128).await;
+    let elsewhere = at(&account, &fleet.api[1]);
+    // NAND of true and false, four times
+    let mut batch = account.batch("NAND", 4);
     batch["outputs"] = json!("handles");
-    account.post(BATCH, &batch).await.error(403, Code::FeatureDisabled.as_str());
-    let circuit = account.circuit(&and_netlist(2), json!([account.value(&[true; 4])]));
-    let background = Request::post(CIRCUITS, &circuit).header("Prefer", "respond-async");
-    account.send(background).await.error(403, Code::FeatureDisabled.as_str());
-    account.nothing_charged().await;
+    let handle = account.post(BATCH, &batch).await.ok(200)["handle"].clone();
+    // the handle is an input of a run that another node begins in the background, with its results under handles too
+    let mut circuit = account.circuit(&and_netlist(2), json!([handle]));
+    circuit["outputs"] = json!("handles");
+    let ended = account.ended(&elsewhere.begin(&circuit).await).await;
+    let kept = account.handle(&ended["outputs"][0]);
+    let read = account.send(Request::get(&kept)).await.ok(200);
+    assert_eq!(account.bits(&read["ciphertexts_b64"]), [true; 2]);
+    // a run whose results have no handles keeps them until they are deleted, through any node
+    circuit["outputs"] = json!("ciphertexts");
+    let op_id = account.begin(&circuit).await;
+    let ended = elsewhere.ended(&op_id).await;
+    assert_eq!(account.bits(&ended["outputs"][0]), [true; 2]);
+    let run = format!("{OPERATIONS}/{op_id}");
+    elsewhere.send(Request::delete(&run)).await.ok(200);
+    assert_eq!(account.send(Request::get(&run)).await.ok(200)["outputs"], json!(null));
+    // a value is deleted once
+    assert_eq!(elsewhere.send(Request::delete(&kept)).await.status, 204);
+    let unknown = Code::CiphertextNotFound.as_str();
+    for request in [
+        Request::delete(&kept),
+        Request::get(&kept),
+        Request::post(CIRCUITS, &account.circuit(&and_netlist(2), json!(["hdl_0"]))),
+    ] {
+        account.send(request).await.error(404, unknown);
+    }
+    // the values end with their session
+    let handle = account.post(BATCH, &batch).await.ok(200)["handle"].clone();
+    assert_eq!(elsewhere.send(Request::delete(elsewhere.path(""))).await.status, 204);
+    elsewhere.send(Request::get(account.handle(&handle))).await.error(404, Code::SessionNotFound.as_str());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -100,6 +100,7 @@ fn new_key<'a>(digest: &'a [u8; 32], key_id: &'a str, account_id: &'a str, envir
 fn unit(n: u8) -> Unit {
     let (session_digest, account_id, op_id) = ([1; 32], "acct_1".to_owned(), format!("op_{n}"));
     Unit {
+        values: Vec::new(),
         operation: Some(NewOperation {
             op_id: op_id.clone(),
             account_id: account_id.clone(),
@@ -538,6 +539,20 @@ async fn tour(store: &Store) -> store::Result<()> {
     store.forget_fleet_key(&[1; 32]).await?;
     store.fleet_key_objects().await?;
     store.fleet_key_bytes().await?;
+    let value = NewSessionValue {
+        name: "op_1-0".to_owned(),
+        session_digest: [1; 32],
+        of_run: Some(("op_1".to_owned(), 0)),
+        object: "object".to_owned(),
+        bytes: 8,
+        bytes_max: 9,
+    };
+    store.submit(Unit { values: vec![value.clone()], ..Unit::default() }).await?;
+    store.submit(Unit { values: vec![value], ..Unit::default() }).await.unwrap_err();
+    store.session_value(&[1; 32], "op_1-0").await?;
+    store.forget_outputs_of_run(&[1; 32], "op_1").await?;
+    store.value_objects().await?;
+    store.forget_values_of_ended_sessions(9).await?;
     store.gate_sessions_page("acct_1", "node_1", 11, None, 9).await?;
     store.gate_sessions_page("acct_1", "node_1", 11, Some((0, &[])), 9).await?;
     store.active_sessions_of("node_1").await?;

@@ -193,7 +193,7 @@ pub async fn delete(
     extensions(("x-errors" = json!([
         Code::InvalidParams, Code::InvalidCiphertext, Code::SecretKeyRejected, Code::QuotaExceeded,
         Code::TrialOpsExhausted, Code::BudgetHardCapHit, Code::NotFound, NO_HANDLE, Code::Conflict, BODY,
-        Code::RateLimited, Code::FeatureDisabled
+        Code::RateLimited
     ])))
 )]
 pub async fn run(
@@ -238,7 +238,8 @@ pub async fn operation(
 ) -> Result<Response, ApiError> {
     let found = RecordedRun::find(&compute, &caller, path.get("op_id")).await?;
     let operation = found.operation(&compute)?;
-    let results = found.results().filter(|_| operation.status == OperationStatus::Completed);
+    let completed = operation.status == OperationStatus::Completed;
+    let results = if completed { found.results().await? } else { None };
     let (Some(session), Some(outputs)) = (&found.session, results) else {
         return without_results(&operation, octets::wanted(&headers));
     };
@@ -289,7 +290,7 @@ pub async fn read_handle(
 ) -> Result<Response, ApiError> {
     let session = compute.sessions.find(&caller.account, path.get("session_id")).await?;
     let handle: HandleId = path.get("handle").parse().map_err(|_| unknown_handle(None))?;
-    let value = session.bench.value(&handle).ok_or_else(|| unknown_handle(None))?;
+    let value = session.bench.value(&handle).await?.ok_or_else(|| unknown_handle(None))?;
     let key = *session.key;
     let room = session.bench.memory.reserve(value_bytes(&key, value.bits.len())).map_err(no_room)?;
     let (octets, bits) = (octets::wanted(&headers), value.bits.len() as u64);
@@ -326,11 +327,10 @@ pub async fn delete_handle(
     path: PathParts,
 ) -> Result<StatusCode, ApiError> {
     let session = compute.sessions.find(&caller.account, path.get("session_id")).await?;
-    let handle: Option<HandleId> = path.get("handle").parse().ok();
-    if handle.is_some_and(|handle| session.bench.forget(&handle)) {
-        Ok(StatusCode::NO_CONTENT)
-    } else {
-        Err(unknown_handle(None))
+    let handle: HandleId = path.get("handle").parse().map_err(|_| unknown_handle(None))?;
+    match session.bench.forget(&handle).await? {
+        true => Ok(StatusCode::NO_CONTENT),
+        false => Err(unknown_handle(None)),
     }
 }
 

@@ -115,7 +115,7 @@ pub async fn create_managed(
         return Err(disabled());
     }
     // readings G13
-    if compute.shared_keys.is_some() {
+    if compute.sessions.shared().is_some() {
         let message = "keys that the server holds never leave their process, so a fleet has none";
         return Err(ApiError::new(Code::FeatureDisabled, message));
     }
@@ -192,7 +192,7 @@ pub async fn create_blind(
     claim: Claim,
     KeyUpload { bytes, reserved }: KeyUpload,
 ) -> Result<Response, ApiError> {
-    if let Some(shared) = compute.shared_keys.clone() {
+    if let Some(shared) = compute.sessions.shared().cloned() {
         let (session, key) = compute.sessions.open_shared(&caller, &shared, &compute.offload, bytes).await?;
         // frees the upload's memory
         drop(reserved);
@@ -260,7 +260,7 @@ fn write_gate(ran: EvaluatedGates, _octets: bool) -> Result<Response, ApiError> 
         content((BatchRequest = "application/json"), (inline(HeadAndWords) = "application/octet-stream"))),
     responses((status = 200, description = "The results, in the order of the gates.",
         content((BatchResult = "application/json"), (inline(HeadAndWords) = "application/octet-stream")))),
-    extensions(("x-errors" = json!([Code::BatchTooLarge, Code::FeatureDisabled, GATES, Code::SecretKeyRejected, NO_SESSION, BODY])))
+    extensions(("x-errors" = json!([Code::BatchTooLarge, GATES, Code::SecretKeyRejected, NO_SESSION, BODY])))
 )]
 pub async fn evaluate_batch(
     State(compute): State<Arc<Compute>>,

@@ -75,6 +75,8 @@ pub struct Sessions {
     clock: Clock,
     pub config: SessionsConfig,
     circuits: CircuitsConfig,
+    /// Where the keys and values of the sessions of the fleet are, if the node is a member of one.
+    shared: Option<Arc<SharedKeys>>,
     /// Seals the ids of sessions in their records, each to its account.
     seal: Seal,
     /// The memory for the values of all sessions.
@@ -97,6 +99,7 @@ impl Sessions {
         config: SessionsConfig,
         circuits: CircuitsConfig,
         seal: Seal,
+        shared: Option<Arc<SharedKeys>>,
     ) -> Result<Self, store::Error> {
         let lost = store.lose_gate_sessions(&node_id, clock.now().0).await?;
         if lost > 0 {
@@ -104,7 +107,7 @@ impl Sessions {
         }
         let values = Resource::memory(circuits.value_bytes_max, VALUES_BYTES_MAX as u64);
         let (open, unrecorded) = (LocalSessions::new(telemetry), Mutex::default());
-        Ok(Self { store, node_id, workers, clock, config, circuits, seal, values, open, unrecorded })
+        Ok(Self { store, node_id, workers, clock, config, circuits, seal, shared, values, open, unrecorded })
     }
 
     /// Makes a session with this key: puts the key at rest under the session's name and opens the key. Requests find
@@ -217,9 +220,24 @@ impl Sessions {
         found.err().unwrap_or_else(|| ended(SessionEnd::Deleted))
     }
 
-    /// Returns the account's open session with this digest, if this node has it.
-    pub fn by_digest(&self, account: &AccountId, digest: &[u8]) -> Option<Arc<OpenSession>> {
-        self.open.get(account, digest.try_into().ok()?)
+    /// Returns where the keys and values of the sessions of the fleet are, if the node is a member of one.
+    pub fn shared(&self) -> Option<&Arc<SharedKeys>> {
+        self.shared.as_ref()
+    }
+
+    /// Returns the account's open session with this digest, if this node or the fleet has it.
+    pub async fn by_digest(&self, account: &AccountId, digest: &[u8]) -> Result<Option<Arc<OpenSession>>, ApiError> {
+        let Ok(digest) = digest.try_into() else { return Ok(None) };
+        let (found, now) = (self.open.get(account, &digest), self.clock.now());
+        if self.shared.is_none() || found.as_ref().is_some_and(|one| !one.key.is_shared() || one.is_believed(now)) {
+            return Ok(found);
+        }
+        let Some(row) = self.store.gate_session(account.as_str(), &digest).await? else { return Ok(None) };
+        let id = self.id_of(account, &row).filter(|_| row.node_id.as_deref() == Some(FLEET) && row.expires_at > now.0);
+        match id {
+            Some(id) => self.read_shared(account, &id, &digest, &row).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Makes the description of an open session of this node for answers, with the session's totals.
@@ -418,6 +436,7 @@ mod tests {
             config.sessions.clone(),
             config.circuits.clone(),
             Seal::new(&Key::default()),
+            None,
         )
         .await
         .unwrap();

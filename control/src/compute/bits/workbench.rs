@@ -1,7 +1,10 @@
-//! A session's memory besides its key: values under handles, and the session's runs of circuits.
+//! A session's memory besides its key: values under handles, and the session's runs of circuits. They are in the node's
+//! memory, or, for a session of a fleet, in the database and the bucket ([`shared`]).
 //!
 //! When the session ends, no new values and runs are accepted. Ciphertexts are overwritten as soon as their last reader
 //! has ended.
+
+mod shared;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,11 +12,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use api::{Code, HandleId, OperationId};
 use parking_lot::Mutex;
-use store::SessionEnd;
+use store::{NewSessionValue, SessionEnd};
 
 use crate::resource::{self, Grant, Payer, Resource};
 use crate::web::error::ApiError;
 use crate::work::{Form, LweList};
+
+use self::shared::SharedShelf;
+pub use self::shared::{SharedSession, SharedValues};
 
 /// Largest size in bytes of the ciphertexts in one request: 16,384 ciphertexts of the largest preset.
 pub const VALUES_BYTES_MAX: usize = 56 << 20;
@@ -152,11 +158,77 @@ impl Run {
     }
 }
 
+/// A result that is to be kept: under its handle, and as an output of its run.
+pub struct Made {
+    /// The handle, if the request wants one.
+    pub handle: Option<HandleId>,
+    /// The ciphertexts.
+    pub value: Arc<EncryptedValue>,
+}
+
+impl Made {
+    /// Returns the result as an output of a run.
+    pub fn output(&self) -> Output {
+        match &self.handle {
+            Some(handle) => Output::Handle(handle.clone()),
+            None => Output::Value(self.value.clone()),
+        }
+    }
+}
+
+/// Results that a session keeps once their charge is written. Dropping this value drops them, unless [`Keeping::stay`] was
+/// called before. So no results stay if their gates were not charged.
+pub struct Keeping {
+    bench: Arc<Workbench>,
+    handles: Vec<HandleId>,
+    rows: Vec<NewSessionValue>,
+    stays: bool,
+}
+
+impl Keeping {
+    /// Returns the rows that the unit of the charge must write.
+    pub fn rows(&self) -> Vec<NewSessionValue> {
+        self.rows.clone()
+    }
+
+    /// Notes that the charge is written.
+    pub fn stay(mut self) {
+        self.stays = true;
+    }
+}
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        if self.stays {
+            return;
+        }
+        if let Place::Here(shelf) = &self.bench.place {
+            let mut shelf = shelf.lock();
+            self.handles.iter().for_each(|handle| drop(shelf.values.remove(handle)));
+        }
+        if !self.rows.is_empty() {
+            let (bench, rows) = (self.bench.clone(), std::mem::take(&mut self.rows));
+            tokio::spawn(async move {
+                if let Place::Shared(shelf) = &bench.place {
+                    shelf.take_back(&rows).await;
+                }
+            });
+        }
+    }
+}
+
 /// A session's values and runs.
 pub struct Workbench {
     /// The session's memory for values.
     pub memory: ValueMemory,
-    shelf: Mutex<Shelf>,
+    place: Place,
+}
+
+enum Place {
+    /// In the memory of the process that has the session's key.
+    Here(Mutex<Shelf>),
+    /// In the database and the bucket.
+    Shared(SharedShelf),
 }
 
 #[derive(Default)]
@@ -169,12 +241,26 @@ struct Shelf {
 impl Workbench {
     /// Makes a workbench without values and runs.
     pub fn new(memory: ValueMemory) -> Workbench {
-        Workbench { memory, shelf: Mutex::default() }
+        Workbench { memory, place: Place::Here(Mutex::default()) }
+    }
+
+    /// Gives access to the values of a session of the fleet.
+    pub fn shared(memory: ValueMemory, values: Arc<SharedValues>, session: SharedSession) -> Workbench {
+        Workbench { memory, place: Place::Shared(SharedShelf { values, session }) }
+    }
+
+    /// Refuses results of this size, if the session has no room to keep them.
+    pub fn check_room(&self, bytes: u64) -> Result<(), ApiError> {
+        match &self.place {
+            Place::Here(_) => Ok(()),
+            Place::Shared(shelf) => shelf.check_room(bytes),
+        }
     }
 
     /// Accepts a run that is about to begin. False: the session has ended.
     pub fn begin(&self, run: Arc<Run>) -> bool {
-        let mut shelf = self.shelf.lock();
+        let Place::Here(shelf) = &self.place else { return true };
+        let mut shelf = shelf.lock();
         let open = shelf.closed.is_none();
         if open {
             shelf.runs.insert(run.op_id.clone(), run);
@@ -182,53 +268,90 @@ impl Workbench {
         open
     }
 
-    /// Stores a run's results for the client to fetch. If the session has ended, the results are dropped instead.
-    pub fn complete(&self, run: &Run, results: Vec<Output>) {
-        let shelf = self.shelf.lock();
-        if shelf.closed.is_none() {
-            *run.results.lock() = Some(results);
-        }
+    /// Keeps results: those with a handle under their handles, and all of them with their run, if a client will fetch the
+    /// run's results. `None`: the session has ended.
+    pub async fn keep(self: &Arc<Self>, made: &[Made], run: Option<&Run>) -> Result<Option<Keeping>, ApiError> {
+        let handles: Vec<HandleId> = made.iter().filter_map(|made| made.handle.clone()).collect();
+        let rows = match &self.place {
+            Place::Here(shelf) => {
+                let mut shelf = shelf.lock();
+                if shelf.closed.is_some() {
+                    return Ok(None);
+                }
+                for Made { handle, value } in made {
+                    if let Some(handle) = handle {
+                        shelf.values.insert(handle.clone(), value.clone());
+                    }
+                }
+                if let Some(run) = run {
+                    *run.results.lock() = Some(made.iter().map(Made::output).collect());
+                }
+                Vec::new()
+            }
+            Place::Shared(shelf) => shelf.put(made, run.map(|run| &run.op_id)).await?,
+        };
+        Ok(Some(Keeping { bench: self.clone(), handles, rows, stays: false }))
     }
 
-    /// Returns the run with this id, if the run is in memory.
-    pub fn run(&self, op_id: &OperationId) -> Option<Arc<Run>> {
-        self.shelf.lock().runs.get(op_id).cloned()
+    /// Returns the outputs of a completed run, if the session keeps them.
+    pub async fn outputs_of(&self, op_id: &OperationId) -> Result<Option<Vec<Output>>, ApiError> {
+        let shelf = match &self.place {
+            Place::Here(shelf) => return Ok(shelf.lock().runs.get(op_id).and_then(|run| run.results())),
+            Place::Shared(shelf) => shelf,
+        };
+        let Some(outputs) = shelf.outputs_of(op_id, &self.memory).await? else { return Ok(None) };
+        let output = |(name, value): (String, Option<Arc<EncryptedValue>>)| match value {
+            Some(value) => Ok(Output::Value(value)),
+            None => name.parse().map(Output::Handle).map_err(ApiError::internal),
+        };
+        outputs.into_iter().map(output).collect::<Result<_, _>>().map(Some)
     }
 
     /// Drops a run and its results, but not values under handles.
-    pub fn forget_run(&self, op_id: &OperationId) {
-        self.shelf.lock().runs.remove(op_id);
+    pub async fn forget_run(&self, op_id: &OperationId) -> Result<(), ApiError> {
+        match &self.place {
+            Place::Here(shelf) => drop(shelf.lock().runs.remove(op_id)),
+            Place::Shared(shelf) => shelf.forget_run(op_id).await?,
+        }
+        Ok(())
     }
 
-    /// Stores a value under a handle. False: the session has ended, and the value is dropped.
-    pub fn keep(&self, handle: HandleId, value: Arc<EncryptedValue>) -> bool {
-        let mut shelf = self.shelf.lock();
-        let open = shelf.closed.is_none();
-        if open {
-            shelf.values.insert(handle, value);
+    /// Drops what this process has of a run that has no results.
+    pub fn drop_run(&self, op_id: &OperationId) {
+        if let Place::Here(shelf) = &self.place {
+            shelf.lock().runs.remove(op_id);
         }
-        open
     }
 
     /// Returns the value under a handle.
-    pub fn value(&self, handle: &HandleId) -> Option<Arc<EncryptedValue>> {
-        self.shelf.lock().values.get(handle).cloned()
+    pub async fn value(&self, handle: &HandleId) -> Result<Option<Arc<EncryptedValue>>, ApiError> {
+        match &self.place {
+            Place::Here(shelf) => Ok(shelf.lock().values.get(handle).cloned()),
+            Place::Shared(shelf) => shelf.read(handle.as_str(), &self.memory).await,
+        }
     }
 
     /// Drops the value under a handle. False: no value has this handle.
-    pub fn forget(&self, handle: &HandleId) -> bool {
-        self.shelf.lock().values.remove(handle).is_some()
+    pub async fn forget(&self, handle: &HandleId) -> Result<bool, ApiError> {
+        match &self.place {
+            Place::Here(shelf) => Ok(shelf.lock().values.remove(handle).is_some()),
+            Place::Shared(shelf) => shelf.forget(handle.as_str()).await,
+        }
     }
 
-    /// Returns how the session ended. `None`: the session is open.
+    /// Returns how the session ended. `None`: the session is open, or its row tells how it ended.
     pub fn closed(&self) -> Option<SessionEnd> {
-        self.shelf.lock().closed
+        match &self.place {
+            Place::Here(shelf) => shelf.lock().closed,
+            Place::Shared(_) => None,
+        }
     }
 
     /// Ends the session: drops all values. From then on, no values are accepted.
     pub fn close(&self, end: SessionEnd) {
+        let Place::Here(shelf) = &self.place else { return };
         let closed = Some(self.closed().unwrap_or(end));
-        let emptied = std::mem::replace(&mut *self.shelf.lock(), Shelf { closed, ..Shelf::default() });
+        let emptied = std::mem::replace(&mut *shelf.lock(), Shelf { closed, ..Shelf::default() });
         for run in emptied.runs.values() {
             *run.results.lock() = None;
         }
@@ -266,10 +389,19 @@ mod tests {
         Payer::account(AccountId::from_bits(number))
     }
 
-    fn bench(session_bytes: u64, node_bytes: u64) -> (Resource, Workbench) {
+    fn bench(session_bytes: u64, node_bytes: u64) -> (Resource, Arc<Workbench>) {
         let node = Resource::memory(node_bytes, node_bytes);
         let bench = Workbench::new(ValueMemory::of_session(node.clone(), payer(1), session_bytes));
-        (node, bench)
+        (node, Arc::new(bench))
+    }
+
+    fn made(bench: &Workbench, handle: Option<&HandleId>) -> Vec<Made> {
+        vec![Made { handle: handle.cloned(), value: value(bench.memory.reserve(10).unwrap()) }]
+    }
+
+    async fn kept(bench: &Arc<Workbench>, made: Vec<Made>, run: Option<&Arc<Run>>) -> bool {
+        let keeping = bench.keep(&made, run.map(|run| &**run)).await.unwrap();
+        keeping.map(Keeping::stay).is_some()
     }
 
     fn value(room: Room) -> Arc<EncryptedValue> {
@@ -311,46 +443,60 @@ mod tests {
         assert!(ValueMemory::of_session(node.clone(), payer(200), 256).reserve(256).is_ok());
     }
 
-    #[test]
-    fn a_session_s_end_drops_values_and_results_and_takes_nothing_more() {
+    #[tokio::test]
+    async fn a_session_s_end_drops_values_and_results_and_takes_nothing_more() {
         let (node, bench) = bench(100, 100);
         let handle = HandleId::from_bits(1);
-        assert!(bench.keep(handle.clone(), value(bench.memory.reserve(10).unwrap())));
+        assert!(kept(&bench, made(&bench, Some(&handle)), None).await);
         let done = run(&bench, 1);
         assert!(bench.begin(done.clone()));
-        bench.complete(&done, vec![Output::Value(value(bench.memory.reserve(10).unwrap()))]);
+        assert!(kept(&bench, made(&bench, None), Some(&done)).await);
         let running = run(&bench, 2);
         assert!(bench.begin(running.clone()));
         assert_eq!(node.used(), 22);
         bench.close(SessionEnd::Deleted);
-        assert!(bench.value(&handle).is_none() && done.results().is_none());
+        assert!(bench.value(&handle).await.unwrap().is_none() && done.results().is_none());
         assert_eq!(bench.closed(), Some(SessionEnd::Deleted));
-        bench.complete(&running, vec![Output::Value(value(bench.memory.reserve(10).unwrap()))]);
+        assert!(!kept(&bench, made(&bench, None), Some(&running)).await);
         assert!(running.results().is_none());
-        assert!(!bench.keep(handle, value(bench.memory.reserve(10).unwrap())));
+        assert!(!kept(&bench, made(&bench, Some(&handle)), None).await);
         assert!(!bench.begin(run(&bench, 3)));
         drop((done, running));
         assert_eq!(node.used(), 0);
     }
 
-    #[test]
-    fn a_run_stays_until_it_is_forgotten() {
+    #[tokio::test]
+    async fn a_run_stays_until_it_is_forgotten() {
         let (node, bench) = bench(100, 100);
         let runs: Vec<_> = (0..2).map(|number| run(&bench, number)).collect();
-        assert!(runs.iter().all(|run| bench.begin(run.clone())));
-        bench.forget_run(&runs[0].op_id);
-        assert!(bench.run(&runs[0].op_id).is_none() && bench.run(&runs[1].op_id).is_some());
+        for run in &runs {
+            assert!(bench.begin(run.clone()) && kept(&bench, Vec::new(), Some(run)).await);
+        }
+        bench.forget_run(&runs[0].op_id).await.unwrap();
+        let outputs = |run: &Arc<Run>| bench.outputs_of(&run.op_id);
+        assert!(outputs(&runs[0]).await.unwrap().is_none() && outputs(&runs[1]).await.unwrap().is_some());
         drop(runs);
         assert_eq!(node.used(), 1);
     }
 
-    #[test]
-    fn a_value_that_is_read_while_it_is_deleted_stays_whole_for_its_reader() {
+    #[tokio::test]
+    async fn results_whose_charge_is_not_written_do_not_stay() {
         let (node, bench) = bench(100, 100);
         let handle = HandleId::from_bits(1);
-        bench.keep(handle.clone(), value(bench.memory.reserve(10).unwrap()));
-        let reading = bench.value(&handle).unwrap();
-        assert!(bench.forget(&handle) && !bench.forget(&handle));
+        let keeping = bench.keep(&made(&bench, Some(&handle)), None).await.unwrap().unwrap();
+        assert!(bench.value(&handle).await.unwrap().is_some());
+        drop(keeping);
+        assert!(bench.value(&handle).await.unwrap().is_none());
+        assert_eq!(node.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_value_that_is_read_while_it_is_deleted_stays_whole_for_its_reader() {
+        let (node, bench) = bench(100, 100);
+        let handle = HandleId::from_bits(1);
+        assert!(kept(&bench, made(&bench, Some(&handle)), None).await);
+        let reading = bench.value(&handle).await.unwrap().unwrap();
+        assert!(bench.forget(&handle).await.unwrap() && !bench.forget(&handle).await.unwrap());
         assert_eq!((reading.bits.row(0)[4], node.used()), (7, 10));
         drop(reading);
         assert_eq!(node.used(), 0);

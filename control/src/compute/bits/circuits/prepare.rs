@@ -72,7 +72,6 @@ pub async fn prepare(
         ..
     } = given;
     if outputs == Some(CircuitOutputs::Handles) {
-        session.keeps_values()?;
         session.record.may_keep(compute.clock.now())?;
     }
     if let Some(fingerprint) = fingerprint {
@@ -84,7 +83,7 @@ pub async fn prepare(
         return Err(ApiError::new(Code::InvalidRequest, message).at("seeds", "not of this form"));
     }
     let seeds = seeds.as_deref().map(Seeds::of).transpose()?;
-    let sources = sources(&session.bench, inputs, words.is_some())?;
+    let sources = sources(&session.bench, inputs, words.is_some()).await?;
     let text = netlist_text(compute, caller, circuit).await?;
     let bounds = NetlistBounds::of(&compute.circuits, caller.role);
     let (key, memory, plans) = (*session.key, session.bench.memory.clone(), compute.workers.plans());
@@ -158,29 +157,32 @@ impl Source {
 }
 
 /// Finds the source of each input. For an input that is a handle, looks up the session's value under this handle.
-fn sources(bench: &Workbench, inputs: Vec<CircuitValue>, octets: bool) -> Result<Vec<Source>, ApiError> {
-    let source = |(index, input)| {
+async fn sources(bench: &Workbench, inputs: Vec<CircuitValue>, octets: bool) -> Result<Vec<Source>, ApiError> {
+    let mut sources = Vec::with_capacity(inputs.len());
+    for (index, input) in inputs.into_iter().enumerate() {
         let place = format!("inputs[{index}]");
         let wrong =
             |message: String| ApiError::new(Code::InvalidRequest, message).at(place.clone(), "not of this form");
-        match input {
+        sources.push(match input {
             CircuitValue::Handle(text) => {
-                let handle: Option<HandleId> = text.parse().ok();
-                let kept = handle.and_then(|handle| Some((bench.value(&handle)?, handle)));
-                let kept = kept.map(|(value, handle)| Source::Kept(handle, value));
-                kept.ok_or_else(|| unknown_handle(Some(&place)))
+                let handle: HandleId = text.parse().map_err(|_| unknown_handle(Some(&place)))?;
+                let value = bench.value(&handle).await?.ok_or_else(|| unknown_handle(Some(&place)))?;
+                Source::Kept(handle, value)
             }
-            CircuitValue::Ciphertexts(texts) if !octets => Ok(Source::Texts(texts)),
-            CircuitValue::Bits(bits) if octets => Ok(Source::Words(usize::try_from(bits).unwrap_or(usize::MAX))),
-            CircuitValue::Ciphertexts(_) => Err(wrong(format!(
-                "{place}: in an octet-stream, an input is given by its count of ciphertexts or by a handle"
-            ))),
+            CircuitValue::Ciphertexts(texts) if !octets => Source::Texts(texts),
+            CircuitValue::Bits(bits) if octets => Source::Words(usize::try_from(bits).unwrap_or(usize::MAX)),
+            CircuitValue::Ciphertexts(_) => {
+                return Err(wrong(format!(
+                    "{place}: in an octet-stream, an input is given by its count of ciphertexts or by a handle"
+                )));
+            }
             CircuitValue::Bits(_) => {
-                Err(wrong(format!("{place}: in JSON, an input is given by a list of ciphertexts or by a handle")))
+                let message = format!("{place}: in JSON, an input is given by a list of ciphertexts or by a handle");
+                return Err(wrong(message));
             }
-        }
-    };
-    inputs.into_iter().enumerate().map(source).collect()
+        });
+    }
+    Ok(sources)
 }
 
 /// Returns the text of the netlist that a request means. `circuit` is the text itself, or the name of a circuit of the

@@ -1,5 +1,5 @@
-//! A circuit's run as later requests see it: the record of the run, and the run itself while this node has it in
-//! memory.
+//! A circuit's run as later requests see it: the record of the run, and the run's results while its session
+//! keeps them.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::billing::charge::milliseconds;
 use crate::caller::Caller;
 use crate::compute::Compute;
 use crate::compute::bits::sessions::OpenSession;
-use crate::compute::bits::workbench::{Output, Run};
+use crate::compute::bits::workbench::Output;
 use crate::compute::operation::record::{self, Found};
 use crate::web::error::ApiError;
 use crate::work::PlanFacts;
@@ -19,18 +19,16 @@ use crate::work::PlanFacts;
 /// A run of the account, read from its record.
 pub struct RecordedRun {
     found: Found<CircuitRun>,
-    /// The run's session, if it is open here.
+    /// The run's session, if it is open here or in the fleet.
     pub session: Option<Arc<OpenSession>>,
-    run: Option<Arc<Run>>,
 }
 
 impl RecordedRun {
     /// Finds the run with this id.
     pub async fn find(compute: &Compute, caller: &Caller, op_id: &str) -> Result<RecordedRun, ApiError> {
         let found = record::find(compute, caller, op_id, RecordedOf::circuit).await?;
-        let session = compute.sessions.by_digest(&caller.account, &found.of.session_digest);
-        let run = session.as_ref().and_then(|session| session.bench.run(&found.op_id));
-        Ok(RecordedRun { found, session, run })
+        let session = compute.sessions.by_digest(&caller.account, &found.of.session_digest).await?;
+        Ok(RecordedRun { found, session })
     }
 
     /// Makes the description of the run for answers, without its outputs.
@@ -58,19 +56,22 @@ impl RecordedRun {
         })
     }
 
-    /// Returns the run's results, if this node has them.
-    pub fn results(&self) -> Option<Vec<Output>> {
-        self.run.as_ref().and_then(|run| run.results())
+    /// Returns the run's results, if its session keeps them.
+    pub async fn results(&self) -> Result<Option<Vec<Output>>, ApiError> {
+        match &self.session {
+            Some(session) => session.bench.outputs_of(&self.found.op_id).await,
+            None => Ok(None),
+        }
     }
 }
 
 /// Cancels a run and waits for its end. If the run has ended already, drops its results (readings C4, P24).
 pub async fn cancel(compute: &Compute, caller: &Caller, op_id: &str) -> Result<CancelledOperation, ApiError> {
-    let RecordedRun { found, session, run } = RecordedRun::find(compute, caller, op_id).await?;
+    let RecordedRun { found, session } = RecordedRun::find(compute, caller, op_id).await?;
     if let Some(session) = session.as_ref().filter(|_| found.record.status.has_ended()) {
-        session.bench.forget_run(&found.op_id);
+        session.bench.forget_run(&found.op_id).await?;
     }
     // release the session before the wait, so that the session can end meanwhile
-    drop((session, run));
+    drop(session);
     found.cancel(compute, caller).await
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use api::MilliYen;
 use api::circuits::{CircuitOperation, CircuitOutputs, OperationStatus};
 use axum::response::Response;
-use store::{CircuitOutcome, NewCircuitRun, NewOperationOf, Outcome, SessionEnd, Unit};
+use store::{CircuitOutcome, NewCircuitRun, NewOperationOf, NewSessionValue, Outcome, SessionEnd, Unit};
 
 use super::prepare::{Prepared, RunRequest, prepare};
 use crate::billing::charge::{self, Charge, ChargeTo, milliseconds};
@@ -15,7 +15,7 @@ use crate::billing::tariff::{self, Price};
 use crate::caller::Caller;
 use crate::compute::Compute;
 use crate::compute::bits::sessions;
-use crate::compute::bits::workbench::{EncryptedValue, Output, Room, Run, Workbench};
+use crate::compute::bits::workbench::{EncryptedValue, Keeping, Made, Output, Room, Run, Workbench};
 use crate::compute::operation::life::{self, Begun, Kind, Reply};
 use crate::compute::operation::running::Counted;
 use crate::ids;
@@ -33,15 +33,15 @@ pub async fn run(
     let outputs = given.request.outputs.unwrap_or_default();
     let quota = given.quota.clone();
     let session = compute.sessions.find(&caller.account, &given.request.session_id).await?;
-    if !reply.waits {
-        session.keeps_values()?;
-    }
     let prepared = prepare(compute, &caller, &session, given).await?;
     let (key, bench) = (*session.key, session.bench.clone());
     let charge_to = ChargeTo { digest: session.record.digest, paid_by: PaidBy::from(&caller) };
     // release the session before the gates run, so that the session can end meanwhile
     drop(session);
 
+    if !reply.waits || outputs == CircuitOutputs::Handles {
+        bench.check_room(super::value_bytes(&key, prepared.output_widths.iter().sum()))?;
+    }
     let Prepared { circuit, inputs, output_widths, form, inputs_room, outputs_room, record_room, reserved } = prepared;
     let counts = circuit.gate_counts.clone();
     let (by_gate, gates) = (charge::by_gate(&counts)?, charge::total(&counts));
@@ -91,7 +91,7 @@ impl OnBench {
 impl Drop for OnBench {
     fn drop(&mut self) {
         if !self.stays {
-            self.bench.forget_run(&self.run.op_id);
+            self.bench.drop_run(&self.run.op_id);
         }
     }
 }
@@ -142,13 +142,20 @@ impl Kind for CircuitRun {
         let room = self.outputs_room.take().ok_or_else(|| ApiError::internal("a run was completed twice"))?;
         let waits = begun.reply.waits;
         // store the results before the record: a client that reads `completed` in the record must find the results
-        let (outputs, room) = self.shelve(&results.into(), room, waits).ok_or_else(|| self.gone())?;
-        let booked = self.book(begun, outputs.clone(), room, figures).await;
-        match &booked {
-            Ok(_) => self.on_bench.stays = !waits,
-            Err(_) => self.take_back(&outputs),
+        let (made, room) = self.make(&results.into(), room, waits);
+        let OnBench { bench, run, .. } = &self.on_bench;
+        let kept = !waits || self.outputs == CircuitOutputs::Handles;
+        let keeping = match kept {
+            true => Some(bench.keep(&made, (!waits).then_some(&**run)).await?.ok_or_else(|| self.gone())?),
+            false => None,
+        };
+        let values = keeping.as_ref().map(Keeping::rows).unwrap_or_default();
+        let answer = self.book(begun, made.iter().map(Made::output).collect(), room, values, figures).await?;
+        if let Some(keeping) = keeping {
+            keeping.stay();
         }
-        booked
+        self.on_bench.stays = !waits;
+        Ok(answer)
     }
 
     fn uncharged(&self, done: &[(Gate, u64)]) -> Outcome {
@@ -168,6 +175,7 @@ impl CircuitRun {
         begun: &Begun,
         outputs: Vec<Output>,
         room: Room,
+        values: Vec<NewSessionValue>,
         Figures { compute: took, units }: Figures,
     ) -> Result<Option<Response>, ApiError> {
         let (compute, reply) = (&begun.compute, &begun.reply);
@@ -185,51 +193,26 @@ impl CircuitRun {
             cost_milli_yen: self.price.cost.0,
             discounted: self.price.discounted,
         });
-        let unit = Unit { keep, ..begun.completed(self, outcome, took) };
+        let unit = Unit { keep, values, ..begun.completed(self, outcome, took) };
         let charge = Charge { counts: &self.counts, price: &self.price, bootstraps: units, compute: took };
         let now = compute.clock.now();
         charge.book(now, &compute.telemetry, &self.charge_to, &begun.reservation, unit).await?;
         Ok(answer)
     }
 
-    /// Makes the outputs from the results. Stores the outputs in the session under handles, if the request wants
-    /// handles, and with the run, if no client waits. Returns the outputs, and the memory of outputs that are stored
-    /// nowhere. `None`: the session has ended.
-    fn shelve(&self, results: &LweList, mut room: Room, waits: bool) -> Option<(Vec<Output>, Room)> {
-        let OnBench { bench, run, .. } = &self.on_bench;
-        let mut outputs = Vec::with_capacity(self.output_widths.len());
+    /// Makes the outputs from the results. Returns the outputs, and the memory of outputs that are kept nowhere.
+    fn make(&self, results: &LweList, mut room: Room, waits: bool) -> (Vec<Made>, Room) {
+        let mut made = Vec::with_capacity(self.output_widths.len());
         let mut at = 0;
-        let kept = !waits || self.outputs == CircuitOutputs::Handles;
+        let handles = self.outputs == CircuitOutputs::Handles;
         for &width in &self.output_widths {
-            let bytes = if kept { super::value_bytes(&self.key, width) } else { 0 };
+            let bytes = if handles || !waits { super::value_bytes(&self.key, width) } else { 0 };
             let bits = LweList::from_words(results.dimension(), results.rows(at..at + width).to_vec());
             at += width;
             let value = Arc::new(EncryptedValue::new(bits, self.form, room.part(bytes)));
-            outputs.push(match self.outputs {
-                CircuitOutputs::Ciphertexts => Output::Value(value),
-                CircuitOutputs::Handles => {
-                    let handle = ids::handle();
-                    if !bench.keep(handle.clone(), value) {
-                        return None;
-                    }
-                    Output::Handle(handle)
-                }
-            });
+            made.push(Made { handle: handles.then(ids::handle), value });
         }
-        if !waits {
-            bench.complete(run, outputs.clone());
-        }
-        Some((outputs, room))
-    }
-
-    /// Drops the handles that [`CircuitRun::shelve`] made, with the values under them. Results that are stored with the
-    /// run are dropped with the run at its end.
-    fn take_back(&self, outputs: &[Output]) {
-        for output in outputs {
-            if let Output::Handle(handle) = output {
-                self.on_bench.bench.forget(handle);
-            }
-        }
+        (made, room)
     }
 
     /// Describes the run for answers, without its outputs: the completed run, whose computation took this long, or the

@@ -13,7 +13,7 @@ use crate::billing::ledger::{PaidBy, wanted_gates};
 use crate::billing::tariff;
 use crate::caller::Caller;
 use crate::compute::Compute;
-use crate::compute::bits::workbench::{EncryptedValue, Room, Workbench, no_room};
+use crate::compute::bits::workbench::{EncryptedValue, Keeping, Made, Room, Workbench, no_room};
 use crate::ids;
 use crate::resource::Payer;
 use crate::web::body::Reserved;
@@ -102,16 +102,16 @@ pub async fn run(
     let shelf = match outputs {
         CircuitOutputs::Ciphertexts => None,
         CircuitOutputs::Handles => {
-            session.keeps_values()?;
             session.record.may_keep(compute.clock.now())?;
-            let bytes = work.gates.len() * work::words_bytes(&key);
-            let room = session.bench.memory.reserve(bytes as u64).map_err(no_room)?;
+            let bytes = (work.gates.len() * work::words_bytes(&key)) as u64;
+            session.bench.check_room(bytes)?;
+            let room = session.bench.memory.reserve(bytes).map_err(no_room)?;
             Some((session.bench.clone(), room))
         }
     };
     let RequestedGates { gates, operands } = work;
     let cpu_work = operands.cpu_work(gates.len());
-    let operands = operands.find(&gates, &session.bench)?;
+    let operands = operands.find(&gates, &session.bench).await?;
     drop(session);
 
     let (program, gates) = off_thread(&compute, &payer, cpu_work, move || {
@@ -129,8 +129,12 @@ pub async fn run(
         let wanted = wanted_gates(paid_by, gates.len() as u64, &price);
         let reservation = compute.ledger.reserve(paid_by, wanted, compute.clock.now()).await?;
         let id = ids::operation(compute.clock.now());
-        let run = program.run(&compute.worker, id, &key, deadline).await;
-        let (outcome, kept_results) = match run.and_then(|outcome| KeptResults::of(outcome, shelf)) {
+        let run = async {
+            let mut outcome = program.run(&compute.worker, id, &key, deadline).await?;
+            let kept = keep_results(&mut outcome, shelf).await?;
+            Ok((outcome, kept))
+        };
+        let (outcome, kept_results) = match run.await {
             Ok(done) => done,
             Err(error) => {
                 reservation.give_back().await;
@@ -140,7 +144,7 @@ pub async fn run(
                 });
             }
         };
-        let handle = kept_results.as_ref().map(|kept| kept.handle.clone());
+        let (handle, keeping) = kept_results.unzip();
         compute.telemetry.queued(outcome.waited);
         let (counts, bootstraps, took) = (charge::count(&gates), outcome.bootstraps, outcome.compute);
         let texts = if answer.octets || handle.is_some() { 0 } else { gates.len() };
@@ -149,51 +153,28 @@ pub async fn run(
         let answer = if texts < OFF_THREAD_GATES_MIN { write() } else { compute.offload.finish(payer, write).await? }?;
         let (answer, keep) = claim.keep(answer).await?;
         let charge = Charge { counts: &counts, price: &price, bootstraps, compute: took };
-        let (now, unit) = (compute.clock.now(), Unit { keep, ..Unit::default() });
+        let values = keeping.as_ref().map(Keeping::rows).unwrap_or_default();
+        let (now, unit) = (compute.clock.now(), Unit { keep, values, ..Unit::default() });
         charge.book(now, &compute.telemetry, &charge_to, &reservation, unit).await?;
-        if let Some(kept) = kept_results {
-            kept.stay();
+        if let Some(keeping) = keeping {
+            keeping.stay();
         }
         Ok(answer)
     });
     running.await?
 }
 
-/// Results that are stored under a handle. Dropping this value removes the handle, unless [`KeptResults::stay`] was
-/// called before. So no results stay on the node if their gates were not charged.
-struct KeptResults {
-    bench: Arc<Workbench>,
-    handle: HandleId,
-    stays: bool,
-}
-
-impl KeptResults {
-    /// Stores the results under a handle, if the request wants that. Returns an error if the session has ended while
-    /// the gates ran.
-    fn of(
-        mut outcome: Outcome,
-        shelf: Option<(Arc<Workbench>, Room)>,
-    ) -> Result<(Outcome, Option<KeptResults>), RunError> {
-        let Some((bench, room)) = shelf else { return Ok((outcome, None)) };
-        let (bits, form) = outcome.take_results();
-        let handle = ids::handle();
-        if !bench.keep(handle.clone(), Arc::new(EncryptedValue::new(bits, form, room))) {
-            return Err(RunError::Gone);
-        }
-        Ok((outcome, Some(KeptResults { bench, handle, stays: false })))
-    }
-
-    fn stay(mut self) {
-        self.stays = true;
-    }
-}
-
-impl Drop for KeptResults {
-    fn drop(&mut self) {
-        if !self.stays {
-            self.bench.forget(&self.handle);
-        }
-    }
+/// Keeps the results under a handle, if the request wants that. Returns an error if the session has ended while the gates
+/// ran.
+async fn keep_results(
+    outcome: &mut Outcome,
+    shelf: Option<(Arc<Workbench>, Room)>,
+) -> Result<Option<(HandleId, Keeping)>, RunError> {
+    let Some((bench, room)) = shelf else { return Ok(None) };
+    let (bits, form) = outcome.take_results();
+    let (handle, value) = (ids::handle(), Arc::new(EncryptedValue::new(bits, form, room)));
+    let keeping = bench.keep(&[Made { handle: Some(handle.clone()), value }], None).await.map_err(RunError::Api)?;
+    Ok(Some((handle, keeping.ok_or(RunError::Gone)?)))
 }
 
 /// Smallest number of gates whose ciphertexts are read and written outside the async threads.

@@ -1,6 +1,7 @@
 //! Operands of gates: in the gates' members, after the head of an octet-stream, or under handles of the session.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use api::circuits::CircuitValue;
@@ -53,21 +54,27 @@ impl Operands {
     }
 
     /// Looks up the values that the session stores under the handles among the operands.
-    pub fn find(self, gates: &[Gate], bench: &Workbench) -> Result<ResolvedOperands, ApiError> {
+    pub async fn find(self, gates: &[Gate], bench: &Workbench) -> Result<ResolvedOperands, ApiError> {
         let mut values = HashMap::new();
-        let mut find = |text: &str, place: &dyn Fn() -> String| {
-            let handle: Option<HandleId> = text.parse().ok();
-            let value = handle.and_then(|handle| Some((bench.value(&handle)?, handle)));
-            let (value, handle) = value.ok_or_else(|| unknown_handle(Some(&place())))?;
-            values.insert(handle, value);
-            Ok::<_, ApiError>(())
-        };
-        match &self {
+        for (text, place) in self.handles(gates) {
+            let handle: HandleId = text.parse().map_err(|_| unknown_handle(Some(&place)))?;
+            if let Entry::Vacant(free) = values.entry(handle) {
+                let value = bench.value(free.key()).await?.ok_or_else(|| unknown_handle(Some(&place)))?;
+                free.insert(value);
+            }
+        }
+        Ok(ResolvedOperands { operands: self, values })
+    }
+
+    /// Returns the handles among the operands, each with its place in the request.
+    fn handles(&self, gates: &[Gate]) -> Vec<(String, String)> {
+        let mut handles = Vec::new();
+        match self {
             Operands::Text(texts, place) => {
                 for (i, (&gate, text)) in gates.iter().zip(texts).enumerate() {
                     for (member, text) in members(gate, text) {
                         if let Some((handle, _)) = kept_bit(text) {
-                            find(handle, &|| format!("{}{member}", place(i)))?;
+                            handles.push((handle.to_owned(), format!("{}{member}", place(i))));
                         }
                     }
                 }
@@ -75,13 +82,13 @@ impl Operands {
             Operands::Octets(OctetOperands { inputs: Some(inputs), .. }) => {
                 for (i, input) in inputs.iter().enumerate() {
                     if let CircuitValue::Handle(text) = input {
-                        find(text, &|| format!("inputs[{i}]"))?;
+                        handles.push((text.clone(), format!("inputs[{i}]")));
                     }
                 }
             }
             Operands::Octets(_) => {}
         }
-        Ok(ResolvedOperands { operands: self, values })
+        handles
     }
 }
 

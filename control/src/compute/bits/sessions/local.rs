@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::gates::CreatedSession;
-use api::{AccountId, Code, SessionId};
+use api::{AccountId, SessionId};
 use parking_lot::RwLock;
 use store::SessionEnd;
 use tokio::sync::oneshot;
@@ -15,7 +15,6 @@ use super::record::{SessionDigest, SessionRecord};
 use crate::compute::bits::workbench::Workbench;
 use crate::compute::held_keys::HeldKey;
 use crate::telemetry::Telemetry;
-use crate::web::error::ApiError;
 use crate::work::OwnedKey;
 
 /// A session whose key this process has.
@@ -48,16 +47,6 @@ impl OpenSession {
             security_claim: record.security_claim(),
             expires_at: record.expires_at.rfc3339(),
         }
-    }
-
-    /// Refuses to keep values and runs in the session of a fleet, because other API nodes would not find them.
-    pub fn keeps_values(&self) -> Result<(), ApiError> {
-        if !self.key.is_shared() {
-            return Ok(());
-        }
-        let message = "a fleet keeps no values under handles and runs no circuit in the background: ask for the outputs as ciphertexts, and \
-             wait for the answer";
-        Err(ApiError::new(Code::FeatureDisabled, message))
     }
 
     /// Ends the values and runs, closes the key, and measures the time until the key is overwritten. The receiver then

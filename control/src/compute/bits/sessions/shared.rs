@@ -14,13 +14,13 @@ use super::record::{SessionDigest, SessionRecord, digest, ended};
 use crate::blobs::{Blobs, SealedObject};
 use crate::caller::{Caller, Environment, Plan};
 use crate::clock::Timestamp;
-use crate::compute::bits::workbench::{ValueMemory, Workbench};
+use crate::compute::bits::workbench::{SharedSession, SharedValues, ValueMemory, Workbench};
 use crate::ids;
 use crate::resource::Payer;
 use crate::web::error::ApiError;
 use crate::web::offload::Offload;
 use crate::work::fleet::{FleetSeal, KeyFacts};
-use crate::work::{KeyName, OwnedKey};
+use crate::work::{self, KeyName, OwnedKey};
 
 /// How long an API node believes a session's row without reading it again.
 pub const BELIEVED: Duration = Duration::from_secs(1);
@@ -37,6 +37,8 @@ pub struct SharedKeys {
     pub objects: Blobs,
     /// Bound on the bytes of the keys of all open sessions.
     pub bytes_max: u64,
+    /// The values that sessions keep.
+    pub values: Arc<SharedValues>,
 }
 
 /// Returns the error for a key for which there is no room at the moment.
@@ -85,14 +87,36 @@ impl Sessions {
             created_at,
             expires_at: self.expires_at(caller, created_at).await?,
         };
-        let session = self.shared_session(record, id, OwnedKey::of_fleet(key), Payer::from(caller));
+        let (key, payer) = (OwnedKey::of_fleet(key), Payer::from(caller));
+        let session = self.shared_session(shared, record, id, key, payer, &sealed.secret, 0)?;
         Ok((session, FleetKey { object, bytes: size, secret: sealed.secret, facts }))
     }
 
-    fn shared_session(&self, record: SessionRecord, id: SessionId, key: OwnedKey, payer: Payer) -> Arc<OpenSession> {
-        let memory = ValueMemory::of_session(self.values.clone(), payer, self.circuits.session_value_bytes_max);
-        let bench = Arc::new(Workbench::new(memory));
-        Arc::new(OpenSession { record, id, key, held: None, bench, read_at: Instant::now() })
+    /// `secret`: the sealed data key. `value_bytes`: the size of the session's values.
+    fn shared_session(
+        &self,
+        shared: &SharedKeys,
+        record: SessionRecord,
+        id: SessionId,
+        key: OwnedKey,
+        payer: Payer,
+        secret: &[u8],
+        value_bytes: i64,
+    ) -> Result<Arc<OpenSession>, ApiError> {
+        let bytes_max = self.circuits.session_value_bytes_max;
+        let memory = ValueMemory::of_session(self.values.clone(), payer.clone(), bytes_max);
+        let data_key = shared.seal.open(key.name(), secret);
+        let session = SharedSession {
+            digest: record.digest,
+            data_key: Arc::new(data_key.ok_or_else(|| ApiError::internal("a data key of another fleet"))?),
+            label: key.name().label(),
+            lwe_dimension: work::words_bytes(&key) / 4 - 1,
+            bytes: value_bytes.unsigned_abs(),
+            bytes_max,
+            payer,
+        };
+        let bench = Arc::new(Workbench::shared(memory, shared.values.clone(), session));
+        Ok(Arc::new(OpenSession { record, id, key, held: None, bench, read_at: Instant::now() }))
     }
 
     /// Returns the account's session of the fleet with this id and this row.
@@ -104,14 +128,16 @@ impl Sessions {
         row: &GateSession,
     ) -> Result<Arc<OpenSession>, ApiError> {
         let gone = || ended(SessionEnd::Deleted);
-        let key = self.store.fleet_key(&digest[..16]).await?.ok_or_else(gone)?;
+        let shared = self.shared.as_ref().ok_or_else(|| ApiError::internal("this node is in no fleet"))?;
+        let found = self.store.fleet_key(&digest[..16]).await?.ok_or_else(gone)?;
         let record = SessionRecord::of_row(account, row).ok_or_else(gone)?;
         let trial = row.environment == Environment::Trial;
         let payer = if trial { Payer::trial(account.clone()) } else { Payer::account(account.clone()) };
         // the names of accounts do not depend on the plan, and the weight is on record
         let share = self.workers.share(account, Plan::Free);
-        let key = KeyFacts::open_key(&key.facts, KeyName::of_session(share, digest))?;
-        let session = self.shared_session(record, id.clone(), OwnedKey::of_fleet(key), payer);
+        let key = OwnedKey::of_fleet(KeyFacts::open_key(&found.facts, KeyName::of_session(share, digest))?);
+        let (secret, value_bytes) = (&found.secret, found.value_bytes);
+        let session = self.shared_session(shared, record, id.clone(), key, payer, secret, value_bytes)?;
         self.open.add(session.clone());
         Ok(session)
     }
@@ -157,7 +183,7 @@ impl Sessions {
             shared.objects.remove(&object).await;
             self.store.forget_fleet_key(&digest).await?;
         }
-        Ok(())
+        shared.values.forget_ended(REMOVED_MAX).await
     }
 
     /// Removes objects of keys that no row names. A request that ended between the object and the row left them.
@@ -169,6 +195,7 @@ impl Sessions {
         if let Err(error) = swept {
             tracing::warn!(error, "keys in the bucket that no session names could not be removed");
         }
+        shared.values.sweep().await;
     }
 
     /// Writes the row of a session of the fleet, and lets requests find it.
