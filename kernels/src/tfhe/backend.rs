@@ -8,7 +8,7 @@ use crate::tfhe::cells::NO_CELLS;
 use crate::tfhe::{EvaluationKey, Gate, Params, SlotCells};
 
 /// A gate over an arena: it reads the slots of its operands and writes the slot of its result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SlotGate {
     /// The gate.
     pub gate: Gate,

@@ -38,7 +38,7 @@ pub fn slots_of_wire(params: &ParamsLiteral) -> usize {
 }
 
 /// What a cell does with its sum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CellKind {
     /// A bootstrap writes the sum's sign as a wire. If the cell has a second wire, that wire is the sign of the sum
     /// plus a quarter turn, from coefficient `N / 2` of the same accumulator.
@@ -48,7 +48,7 @@ pub enum CellKind {
 }
 
 /// A cell of a [`SlotCells`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Cell {
     kind: CellKind,
     /// The constant in the sum, in units of 1/8 of a turn.
@@ -60,14 +60,14 @@ struct Cell {
 }
 
 /// A term of a sum: `factor` times the value in the slots from `first` on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Term {
     factor: i32,
     first: usize,
 }
 
 /// Cells over the slots of an arena. Cells of one evaluation are independent: no cell reads a slot that another cell writes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SlotCells {
     wire_slots: usize,
     cells: Vec<Cell>,

@@ -12,6 +12,7 @@
 //! This module does no I/O. No text makes it panic or allocate more than a small multiple of the text's length.
 
 mod mapped;
+mod part;
 mod plan;
 mod reader;
 mod run;

@@ -17,7 +17,7 @@ use crate::tfhe::gates::Gate;
 /// A slot is reused only after the level of its last reader. The slot of an input is never reused in the first level.
 /// So no gate of a level writes a slot that another gate of that level reads or writes. The gates of a level may
 /// therefore run in any order, together or in parts. The outputs' slots are never reused.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Plan {
     /// The gates. They are the first rows of the plan.
     pub(super) gates: Vec<SlotGate>,
@@ -312,6 +312,45 @@ mod tests {
             }
         }
         plan.outputs().iter().map(|&slot| slots[slot as usize].unwrap()).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn a_plan_in_parts_gives_what_the_whole_plan_gives(text in texts(), cuts in any::<[u8; 3]>(), bits in any::<u64>()) {
+            let plan = Plan::new(&Circuit::parse(&text).unwrap());
+            let inputs: Vec<bool> = (0..plan.inputs().len()).map(|at| bits >> (at % 64) & 1 == 1).collect();
+            let levels = plan.levels().len();
+            let mut ends: Vec<usize> = cuts.iter().map(|&cut| usize::from(cut) % (levels + 1)).collect();
+            ends.push(levels);
+            ends.sort_unstable();
+            let (mut values, mut at) = (inputs.clone(), 0);
+            for end in ends {
+                // a part without levels only hands its inputs on, and the first one also has the constants
+                if end > at || (end == levels && at == 0) {
+                    let part = plan.part(at..end);
+                    prop_assert_eq!(part.inputs().len(), values.len());
+                    values = run(&part, &values);
+                    at = end;
+                }
+            }
+            prop_assert_eq!(values, run(&plan, &inputs));
+        }
+    }
+
+    #[test]
+    fn a_part_takes_and_gives_only_values_that_are_still_read() {
+        let mut text = String::from("100 102\n1 2\n1 1\n\n");
+        for gate in 0..100 {
+            text += &format!("2 1 {gate} {} {} XOR\n", gate + 1, gate + 2);
+        }
+        let plan = Plan::new(&Circuit::parse(&text).unwrap());
+        let [first, middle, last] = [0..40, 40..41, 41..100].map(|levels| plan.part(levels));
+        assert_eq!([first.rows(), middle.rows(), last.rows()], [40, 1, 59]);
+        assert_eq!([first.inputs().len(), middle.inputs().len(), last.inputs().len()], [2, 2, 2]);
+        assert_eq!((middle.outputs(), last.outputs()), (last.inputs(), plan.outputs()));
+        assert_eq!(plan.part(0..100), Plan { gates_asked: 100, gates_free: 0, ..plan.clone() });
+        assert!(plan.fingerprint() == plan.clone().fingerprint() && plan.fingerprint() != first.fingerprint());
     }
 
     #[test]
