@@ -236,6 +236,9 @@ impl Running {
                 tracing::error!(%error, "a task of the node failed");
             }
         }
+        if let Some(line) = &compute.line {
+            line.stop();
+        }
         compute.sessions.lose_all().await;
         // circuits that ran in the background have ended with their sessions; wait until their ends, and the results of
         // e-mails that are being sent, are recorded

@@ -48,6 +48,8 @@ pub enum ObjectKind {
     Ciphertexts,
     /// Values that sessions of a fleet keep.
     Values,
+    /// Work of operations in the waiting line of a fleet.
+    Operations,
 }
 
 api::words!(ObjectKind, "kind of object", {
@@ -57,6 +59,7 @@ api::words!(ObjectKind, "kind of object", {
     EncryptionKeys = "encryption-keys",
     Ciphertexts = "ciphertexts",
     Values = "values",
+    Operations = "operations",
 });
 
 impl ObjectKind {

@@ -10,12 +10,13 @@ pub(crate) mod operation;
 
 use std::sync::Arc;
 
-use store::Store;
+use store::{RecordedOf, Store};
 
 use self::bits::CircuitsConfig;
 use self::bits::circuits::StoredNetlists;
 use self::bits::sessions::Sessions;
 use self::numbers::vault::Vault;
+use self::operation::life::line::{Line, Taken};
 use self::operation::running::RunningOperations;
 use crate::access::limits::Limits;
 use crate::access::trials::Trials;
@@ -23,6 +24,7 @@ use crate::billing::ledger::Ledger;
 use crate::clock::Clock;
 use crate::in_flight::InFlight;
 use crate::telemetry::Telemetry;
+use crate::web::error::ApiError;
 use crate::web::offload::Offload;
 use crate::work::{KeyStore, Worker, Workers};
 
@@ -39,6 +41,8 @@ pub struct Compute {
     pub(crate) circuits: CircuitsConfig,
     pub(crate) netlists: StoredNetlists,
     pub(crate) vault: Arc<Vault>,
+    /// The waiting line of the fleet whose member this node is.
+    pub(crate) line: Option<Arc<Line>>,
     /// The circuits and operations on numbers that this process computes.
     pub(crate) operations: RunningOperations,
     pub(crate) ledger: Arc<Ledger>,
@@ -74,5 +78,17 @@ impl Compute {
         self.vault.keep_house().await;
         self.netlists.keep_house().await;
         operation::record::forget_old(self).await;
+        operation::life::line::keep_house(self).await;
+    }
+}
+
+/// Computes an operation that this node has released from the waiting line, and books its end.
+///
+/// # Errors
+/// Why the operation has no end: another node or a later attempt may succeed, if the error is 503.
+async fn resume(compute: &Arc<Compute>, taken: &Taken) -> Result<(), ApiError> {
+    match &taken.record {
+        RecordedOf::Circuit(run) => bits::circuits::resume(compute, taken, run).await,
+        RecordedOf::Arithmetic(operation) => numbers::arithmetic::resume(compute, taken, operation).await,
     }
 }

@@ -14,7 +14,9 @@ use control::config::{Config, NodeRole, ServerSecret};
 use serde_json::json;
 use tempfile::TempDir;
 use tests_service::fleet::{Member, Nats};
-use tests_service::gates::{EVAL_SESSION, GATE, OCTETS, base64, bytes};
+use tests_service::gates::{
+    CHAIN_BITS, CIRCUITS, EVAL_SESSION, GATE, OCTETS, OPERATIONS, base64, bytes, chain_netlist, chain_result,
+};
 use tests_service::http::Request;
 use tests_service::keys;
 use tests_service::node::{Node, serve, until};
@@ -160,6 +162,48 @@ async fn owner_first([one, other]: [Node; 2]) -> (Node, Node) {
 fn signal(node: &Node, name: &str) {
     let status = Command::new("kill").args([name, &node.process_id().to_string()]).stderr(Stdio::null()).status();
     assert!(status.unwrap().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operation_goes_on_where_its_dead_worker_stopped_and_is_charged_once() {
+    const GATES: usize = 400;
+    let Some(mut place) = Place::new().await else { return };
+    place.member.checkpoint_period = Duration::ZERO;
+    let (worker, accepts, other) = (place.worker(), place.api(), place.api());
+    let key = place.api_key.clone();
+    until("the worker is heard", async || accepts.fleet_workers().await == 1 && other.fleet_workers().await == 1).await;
+    let session = open_session(&accepts, &key).await;
+    let secret = keys::of(Preset::Fast128);
+    let bits: Vec<bool> = (0..CHAIN_BITS).map(|at| at % 3 != 1).collect();
+    let input: Vec<String> = bits.iter().map(|&bit| base64(&secret.encrypt(bit))).collect();
+    let body = json!({"session_id": session, "circuit": chain_netlist(GATES), "inputs": [input]});
+    let begin = Request::post(CIRCUITS, &body).header("Prefer", "respond-async").key(&key);
+    let op_id = accepts.send(&begin).await.unwrap().ok(200)["op_id"].as_str().unwrap().to_owned();
+    let poll = Request::get(format!("{OPERATIONS}/{op_id}")).key(&key);
+    let told = async || {
+        let told = other.send(&poll).await.unwrap().ok(200);
+        (told["gates_done"].as_u64().unwrap(), told)
+    };
+    until("a quarter is done", async || told().await.0 >= GATES as u64 / 4).await;
+    worker.kill();
+    accepts.kill();
+    let mut done = told().await.0;
+    println!("{done} of {GATES} gates were told as done when the worker and the API node were killed");
+    let _next = place.worker();
+    let ended = loop {
+        let (now, told) = told().await;
+        // a worker that began again would tell less
+        assert!(now + 2 >= done, "{now} gates after {done}");
+        done = done.max(now);
+        if told["status"] == "completed" {
+            break told;
+        }
+        assert!(told["status"] == "running" || told["status"] == "pending", "{told}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    assert_eq!(secret.decrypt(&bytes(&ended["outputs"][0][0])), chain_result(GATES, &bits));
+    let show = other.send(&Request::get(format!("/api/v1/tfhe/session/{session}")).key(&key)).await.unwrap().ok(200);
+    assert_eq!((&show["gates_used"], &ended["gates_total"]), (&json!(GATES), &json!(GATES)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -13,7 +13,7 @@ use tokio::time;
 use crate::asking::{Asking, NotAnswered, Step};
 use crate::broker::{Broker, Heard, Lane, Message, NotPublished, Queue, Topic};
 use crate::member::Ears;
-use crate::message::{Answer, Word, WorkHead};
+use crate::message::{Answer, Word, WorkHead, help_for};
 
 /// Makes the content of a message, for this attempt. A message that carries a token gets another one for each attempt.
 pub type MakeContent = Box<dyn Fn(u32) -> Bytes + Send + Sync>;
@@ -22,6 +22,8 @@ pub type MakeContent = Box<dyn Fn(u32) -> Bytes + Send + Sync>;
 pub struct Asked {
     /// The work's id.
     pub id: String,
+    /// The queue.
+    pub queue: Queue,
     /// The flow: the session or the key. Its worker is chosen by this name.
     pub flow: String,
     /// The size of the work.
@@ -134,7 +136,7 @@ impl Asker {
                 }
                 Step::Help(receipt) => {
                     self.counts.helps.fetch_add(1, Ordering::Relaxed);
-                    let lane = Bytes::from(receipt.lane.worker);
+                    let lane = help_for(&receipt.lane);
                     // help that is not heard is asked for again
                     let _ = self.broker.tell(Topic::Help, lane).await;
                     None
@@ -173,7 +175,7 @@ impl Asker {
             units: asked.units,
         };
         let content = head.write(&(asked.content)(attempt));
-        let lane = Lane { queue: Queue::Run, pool: self.pool.clone(), worker };
+        let lane = Lane { queue: asked.queue, pool: self.pool.clone(), worker };
         self.broker.publish(&Message { lane, flow: asked.flow.clone(), content, left }, before).await
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
-use crate::broker::is_name;
+use crate::broker::{Lane, Queue, is_name};
 use crate::presence::SPEAKS;
 
 /// Largest size in bytes of a message's head.
@@ -72,6 +72,24 @@ impl WorkHead {
     pub fn left(&self) -> Duration {
         Duration::from_millis(self.left_ms)
     }
+}
+
+/// Writes a call for help: the lane's worker, and before it `ops.` for a lane of operations.
+pub fn help_for(lane: &Lane) -> Bytes {
+    match lane.queue {
+        Queue::Run => Bytes::copy_from_slice(lane.worker.as_bytes()),
+        Queue::Operations => Bytes::from(format!("ops.{}", lane.worker)),
+    }
+}
+
+/// Reads a call for help. `None`: the bytes are no such call.
+pub fn read_help(content: &[u8]) -> Option<(Queue, &str)> {
+    let text = std::str::from_utf8(content).ok()?;
+    let (queue, worker) = match text.strip_prefix("ops.") {
+        Some(worker) => (Queue::Operations, worker),
+        None => (Queue::Run, text),
+    };
+    is_name(worker).then_some((queue, worker))
 }
 
 /// An answer to the member that asked for some work.
@@ -164,6 +182,17 @@ mod tests {
         assert!(refused(|head| head.id = String::new()));
         assert!(refused(|head| head.left_ms = u64::MAX));
         assert!(WorkHead::read(Bytes::from_static(&[255, 255, 255, 255, 1])).is_err());
+    }
+
+    #[test]
+    fn calls_for_help_name_a_lane_and_its_queue() {
+        for queue in [Queue::Run, Queue::Operations] {
+            let lane = Lane { queue, pool: "p".to_owned(), worker: "w-1".to_owned() };
+            assert_eq!(read_help(&help_for(&lane)), Some((queue, "w-1")));
+        }
+        for wrong in [&b""[..], b"ops.", b"run.w", b"\xff"] {
+            assert_eq!(read_help(wrong), None);
+        }
     }
 
     #[test]

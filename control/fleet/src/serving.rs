@@ -3,6 +3,7 @@
 //!
 //! A worker pulls only if it has room. A pull takes a place before the message comes, so a worker never hoards.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,9 +17,9 @@ use tokio::time;
 
 use crate::broker::{Broker, Delivery, Heard, Lane, Queue, Rank, Ticket, Topic, Unreachable, is_name};
 use crate::member::Ears;
-use crate::message::{Answer, Word, WorkHead};
+use crate::message::{Answer, Word, WorkHead, read_help};
 use crate::presence::{self, Presence};
-use crate::taking::{Take, Taking, gives_back};
+use crate::taking::{DELIVERIES_MAX, OPERATION_DELIVERIES_MAX, Take, Taking, gives_back};
 
 /// The second's lanes are pulled when the own lane has been empty for this long. At load 0.8 a lane is rarely empty for
 /// 20 ms, so seconds would help too late.
@@ -37,6 +38,8 @@ const BEAT: Duration = Duration::from_millis(500);
 pub struct Taken {
     /// The head of the message.
     pub head: WorkHead,
+    /// The queue from which the work came.
+    pub queue: Queue,
     /// The content of the message.
     pub content: Bytes,
     /// When the work must be done.
@@ -66,6 +69,9 @@ pub trait Handler: Send + Sync {
     /// Makes the answer for work that several workers did not finish.
     fn poison(&self, id: &str) -> Bytes;
 
+    /// Another message of work that runs came, from another member: its content says how that member is answered.
+    fn asked_again(&self, id: &str, content: Bytes);
+
     /// Returns how many units of some work are done.
     fn done(&self, id: &str) -> u64;
 
@@ -93,6 +99,8 @@ pub struct Serving {
     lane: Lane,
     room: Arc<Room>,
     taking: Mutex<Taking>,
+    /// Who waits for the work that runs: the member whose message came last, and its attempt.
+    askers: Mutex<HashMap<String, (String, u32)>>,
     /// Since when the pull of the own lane waits.
     own_waits_since: Mutex<Option<Instant>>,
     helps: AtomicBool,
@@ -145,6 +153,7 @@ struct Running<'a> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.serving.taking.lock().end(self.id, self.kept.take(), Instant::now());
+        self.serving.askers.lock().remove(self.id);
     }
 }
 
@@ -166,16 +175,28 @@ impl Drop for Place {
 }
 
 impl Serving {
-    /// Starts to take work, until [`Serving::drain`].
-    pub fn start(broker: Arc<dyn Broker>, ears: Arc<Ears>, handler: Arc<dyn Handler>, max: RoomMax) -> Arc<Serving> {
+    /// Starts to take work of a queue, until [`Serving::drain`]. The part for [`Queue::Run`] also tells the presence of the
+    /// worker.
+    pub fn start(
+        broker: Arc<dyn Broker>,
+        ears: Arc<Ears>,
+        handler: Arc<dyn Handler>,
+        queue: Queue,
+        max: RoomMax,
+    ) -> Arc<Serving> {
+        let deliveries_max = match queue {
+            Queue::Run => DELIVERIES_MAX,
+            Queue::Operations => OPERATION_DELIVERIES_MAX,
+        };
         let Presence { worker, pool, .. } = handler.presence();
         let serving = Arc::new(Serving {
             broker,
             ears: ears.clone(),
             handler,
-            lane: Lane { queue: Queue::Run, pool, worker },
+            lane: Lane { queue, pool, worker },
             room: Arc::new(Room { used: Mutex::default(), max, freed: Notify::new() }),
-            taking: Mutex::default(),
+            taking: Mutex::new(Taking::new(deliveries_max)),
+            askers: Mutex::default(),
             own_waits_since: Mutex::default(),
             helps: AtomicBool::new(false),
             draining: AtomicBool::new(false),
@@ -187,7 +208,9 @@ impl Serving {
                 serving.hear(*topic, bytes);
             }
         }));
-        tokio::spawn(serving.clone().tell_presence());
+        if queue == Queue::Run {
+            tokio::spawn(serving.clone().tell_presence());
+        }
         tokio::spawn(serving.clone().pull_own());
         tokio::spawn(serving.clone().pull_as_second());
         serving
@@ -196,7 +219,9 @@ impl Serving {
     /// Takes no more work. Returns when all work has ended, at the latest after `most`. Returns whether all has ended.
     pub async fn drain(&self, most: Duration) -> bool {
         self.draining.store(true, Ordering::Relaxed);
-        self.say_presence().await;
+        if self.lane.queue == Queue::Run {
+            self.say_presence().await;
+        }
         let ended = async {
             loop {
                 let freed = self.room.freed.notified();
@@ -221,17 +246,25 @@ impl Serving {
 
     /// Hears a call for help, or that some work is cancelled.
     fn hear(self: &Arc<Self>, topic: Topic, content: &[u8]) {
+        if topic == Topic::Help {
+            return self.hear_call(content);
+        }
         let Some(name) = std::str::from_utf8(content).ok().filter(|name| is_name(name)) else { return };
         match topic {
-            Topic::Help if name != self.lane.worker && self.may_help() && !self.helps.swap(true, Ordering::Relaxed) => {
-                let (serving, lane) = (self.clone(), Lane { worker: name.to_owned(), ..self.lane.clone() });
-                tokio::spawn(async move {
-                    serving.help(&lane).await;
-                    serving.helps.store(false, Ordering::Relaxed);
-                });
-            }
             Topic::Cancel if self.taking.lock().cancel(name, Instant::now()) => self.handler.cancel(name),
             _ => {}
+        }
+    }
+
+    fn hear_call(self: &Arc<Self>, content: &[u8]) {
+        let Some((queue, worker)) = read_help(content) else { return };
+        let is_other = queue == self.lane.queue && worker != self.lane.worker;
+        if is_other && self.may_help() && !self.helps.swap(true, Ordering::Relaxed) {
+            let (serving, lane) = (self.clone(), Lane { worker: worker.to_owned(), ..self.lane.clone() });
+            tokio::spawn(async move {
+                serving.help(&lane).await;
+                serving.helps.store(false, Ordering::Relaxed);
+            });
         }
     }
 
@@ -349,7 +382,14 @@ impl Serving {
                 tokio::spawn(self.clone().compute(head, content, deliveries, ticket, place));
                 return Ok(true);
             }
-            Take::Runs | Take::Drop => {}
+            Take::Runs => {
+                let asker = (head.member.clone(), head.attempt);
+                let before = self.askers.lock().insert(head.id.clone(), asker.clone());
+                if before.is_some_and(|before| before.0 != asker.0) {
+                    self.handler.asked_again(&head.id, content);
+                }
+            }
+            Take::Drop => {}
             Take::Answer(end) => self.broker.answer(&head.member, ended(end).write()).await?,
             Take::Poison => {
                 tracing::error!(
@@ -365,9 +405,11 @@ impl Serving {
 
     async fn compute(self: Arc<Self>, head: WorkHead, content: Bytes, deliveries: u64, ticket: Ticket, place: Place) {
         let WorkHead { id, member, attempt, .. } = head.clone();
+        self.askers.lock().insert(id.clone(), (member.clone(), attempt));
+        let asker = || self.askers.lock().get(&id).cloned().unwrap_or_else(|| (member.clone(), attempt));
         let deadline = Instant::now() + head.left();
         let mut running = Running { serving: &self, id: &id, kept: None };
-        let mut handling = self.handler.handle(Taken { head, content, deadline });
+        let mut handling = self.handler.handle(Taken { head, queue: self.lane.queue, content, deadline });
         let mut beat = time::interval_at(time::Instant::now() + FIRST_BEAT, BEAT);
         let handled = loop {
             tokio::select! {
@@ -375,11 +417,12 @@ impl Serving {
                 _ = beat.tick() => {
                     let runs = Answer { id: id.clone(), word: Word::Runs(self.handler.done(&id)) };
                     let _ = self.broker.progress(&ticket).await;
-                    let _ = self.broker.answer(&member, runs.write()).await;
+                    let _ = self.broker.answer(&asker().0, runs.write()).await;
                 }
             }
         };
         let answer = |word| Answer { id: id.clone(), word }.write();
+        let (member, attempt) = asker();
         let said = match handled {
             Handled::Answer(end) => {
                 running.kept = Some(end.clone());

@@ -14,6 +14,8 @@ const ANSWERS_BYTES_MAX: usize = 64 << 20;
 const IDS_MAX: usize = 1 << 16;
 /// Work that this many workers did not finish is failed by the next one. Such work may be what stops the workers.
 pub const DELIVERIES_MAX: u64 = 3;
+/// The same for operations, which are worth more attempts.
+pub const OPERATION_DELIVERIES_MAX: u64 = 5;
 
 /// Whether a worker gives back a message that it cannot use now. A message of a later delivery is ended, and the member is
 /// asked for another one, because the broker counts a delivery that was given back like one whose worker fell silent.
@@ -32,13 +34,13 @@ pub enum Take {
     Answer(Bytes),
     /// The work was cancelled: drop the message.
     Drop,
-    /// The work was not finished by [`DELIVERIES_MAX`] workers.
+    /// As many workers did not finish the work as may try.
     Poison,
 }
 
 /// The work that a worker took.
-#[derive(Default)]
 pub struct Taking {
+    deliveries_max: u64,
     known: HashMap<String, Known>,
     /// The ids that have ended, oldest first.
     ended: VecDeque<(Instant, String)>,
@@ -53,7 +55,18 @@ enum Known {
     Cancelled,
 }
 
+impl Default for Taking {
+    fn default() -> Taking {
+        Taking::new(DELIVERIES_MAX)
+    }
+}
+
 impl Taking {
+    /// Begins with no work. Work that `deliveries_max` workers did not finish fails.
+    pub fn new(deliveries_max: u64) -> Taking {
+        Taking { deliveries_max, known: HashMap::new(), ended: VecDeque::new(), bytes: 0, running: 0 }
+    }
+
     /// Decides about a delivery of some work.
     pub fn take(&mut self, id: &str, deliveries: u64, now: Instant) -> Take {
         self.forget(now);
@@ -61,7 +74,7 @@ impl Taking {
             Some(Known::Runs) => Take::Runs,
             Some(Known::Ended(answer)) => Take::Answer(answer.clone()),
             Some(Known::Cancelled) => Take::Drop,
-            None if deliveries > DELIVERIES_MAX => Take::Poison,
+            None if deliveries > self.deliveries_max => Take::Poison,
             None => {
                 self.known.insert(id.to_owned(), Known::Runs);
                 self.running += 1;

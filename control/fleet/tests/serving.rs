@@ -46,6 +46,8 @@ struct Fake {
     release: Notify,
     /// Ends cancelled work.
     cancels: Mutex<HashMap<String, Arc<Notify>>>,
+    /// The work that another member asked for while it ran.
+    asked_again: Mutex<Vec<(String, Bytes)>>,
 }
 
 fn presence(worker: &str) -> Presence {
@@ -55,8 +57,8 @@ fn presence(worker: &str) -> Presence {
 
 impl Fake {
     fn new(worker: &str) -> Arc<Fake> {
-        let (running, running_max, begun, release, cancels) = Default::default();
-        Arc::new(Fake { worker: worker.to_owned(), running, running_max, begun, release, cancels })
+        let (running, running_max, begun, release, cancels, asked_again) = Default::default();
+        Arc::new(Fake { worker: worker.to_owned(), running, running_max, begun, release, cancels, asked_again })
     }
 
     fn begun(&self, id: &str) -> u64 {
@@ -114,6 +116,10 @@ impl Handler for Hand {
         Bytes::from_static(b"poison")
     }
 
+    fn asked_again(&self, id: &str, content: Bytes) {
+        self.0.asked_again.lock().push((id.to_owned(), content));
+    }
+
     fn done(&self, _: &str) -> u64 {
         0
     }
@@ -135,15 +141,19 @@ struct Node {
 }
 
 fn node(broker: &LocalBroker) -> Node {
+    node_named(broker, "node")
+}
+
+fn node_named(broker: &LocalBroker, name: &str) -> Node {
     let ears = Arc::new(Ears::default());
-    let member = Arc::new(broker.connect("node", ears.listener()));
-    Node { asker: Asker::new(member, ears.clone(), "node".to_owned(), POOL.to_owned()), ears }
+    let member = Arc::new(broker.connect(name, ears.listener()));
+    Node { asker: Asker::new(member, ears.clone(), name.to_owned(), POOL.to_owned()), ears }
 }
 
 fn worker(broker: &LocalBroker, name: &str, room: RoomMax) -> (Arc<Fake>, Arc<Serving>) {
     let (ears, fake) = (Arc::new(Ears::default()), Fake::new(name));
     let member = Arc::new(broker.connect(name, ears.listener()));
-    (fake.clone(), Serving::start(member, ears, Arc::new(Hand(fake)), room))
+    (fake.clone(), Serving::start(member, ears, Arc::new(Hand(fake)), Queue::Run, room))
 }
 
 async fn until(is_so: impl Fn() -> bool) {
@@ -168,7 +178,10 @@ impl Node {
         let (asker, content) = (self.asker.clone(), content.to_owned());
         let (id, flow, deadline) = (id.to_owned(), flow.to_owned(), Instant::now() + most);
         let content = Box::new(move |attempt: u32| content.replace("ATTEMPT", &attempt.to_string()).into());
-        tokio::spawn(async move { asker.ask(Asked { id, flow, units: 1, deadline, content }).await })
+        tokio::spawn(async move {
+            let queue = Queue::Run;
+            asker.ask(Asked { id, queue, flow, units: 1, deadline, content }).await
+        })
     }
 
     async fn ask(&self, id: &str, flow: &str, content: &str) -> Result<String, NotAnswered> {
@@ -189,6 +202,24 @@ fn text(end: Result<Bytes, NotAnswered>) -> Result<String, NotAnswered> {
 
 fn lane(worker: &str) -> Lane {
     Lane { queue: Queue::Run, pool: POOL.to_owned(), worker: worker.to_owned() }
+}
+
+#[tokio::test]
+async fn work_that_another_member_asks_for_again_is_answered_to_that_member() {
+    let broker = LocalBroker::default();
+    let (dies, lives) = (node_named(&broker, "dies"), node_named(&broker, "lives"));
+    let (fake, _serving) = worker(&broker, "a", ROOM);
+    dies.hears(1).await;
+    lives.hears(1).await;
+    let first = dies.asking("op", "flow", "hold ATTEMPT");
+    fake.until_begun("op").await;
+    first.abort();
+    let second = lives.asking("op", "flow", "hold of another member");
+    until(|| !fake.asked_again.lock().is_empty()).await;
+    assert_eq!(*fake.asked_again.lock(), [("op".to_owned(), Bytes::from_static(b"hold of another member"))]);
+    fake.release.notify_waiters();
+    assert_eq!(text(second.await.unwrap()).unwrap(), "hold 1 by a");
+    assert_eq!(fake.begun("op"), 1);
 }
 
 #[tokio::test]

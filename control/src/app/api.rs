@@ -30,6 +30,8 @@ use crate::compute::bits::sessions::{Sessions, SharedKeys};
 use crate::compute::bits::workbench::SharedValues;
 use crate::compute::keys_at_rest::{KeysOfFleet, KeysOfNode};
 use crate::compute::numbers::vault::Vault;
+use crate::compute::operation::checkpoints::CheckpointsOfLine;
+use crate::compute::operation::life::line::Line;
 use crate::compute::operation::running::RunningOperations;
 use crate::compute::{Compute, lease};
 use crate::config::Config;
@@ -49,7 +51,7 @@ use crate::tls::Tls;
 use crate::web::Web;
 use crate::web::body::LARGEST_UPLOAD_BYTES;
 use crate::web::idempotency::Answers;
-use crate::work::fleet::{FleetSeal, internal};
+use crate::work::fleet::{Fleet, FleetSeal, internal};
 use crate::work::{KeyStore, Worker, Workers};
 
 /// Largest number of open connections of the listener for metrics and probes.
@@ -236,6 +238,14 @@ impl Making<'_> {
         }))
     }
 
+    /// Makes the waiting line of the fleet.
+    fn line(self, fleet: &Fleet) -> anyhow::Result<Arc<Line>> {
+        let objects = self.storage.operations.clone().context("a fleet needs a bucket")?;
+        let (store, offload) = (self.storage.store.clone(), self.ground.offload.clone());
+        let checkpoints = CheckpointsOfLine::new(store, objects.clone(), offload);
+        Ok(Arc::new(Line::new(fleet.clone(), objects, checkpoints)))
+    }
+
     async fn compute(
         self,
         access: &Access,
@@ -268,6 +278,7 @@ impl Making<'_> {
         let compute = Arc::new(Compute {
             netlists: StoredNetlists::new(store.clone(), offload.clone(), netlists.clone()),
             vault: Arc::new(vault),
+            line: workers.fleet().map(|fleet| self.line(fleet)).transpose()?,
             operations: RunningOperations::default(),
             ledger: Arc::new(ledger),
             allow_sk_in_response: config.allow_sk_in_response,

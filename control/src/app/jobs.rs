@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 
 use crate::compute::numbers::keys::at_rest;
+use crate::compute::operation::life::line;
 use crate::compute::{Compute, lease};
 use crate::docs::health::LostDevices;
 use crate::events::deliver;
@@ -54,6 +55,10 @@ pub fn list(areas: &Areas, believed_for: Duration) -> Vec<Periodic> {
         Periodic::new("sessions_of_the_fleet", seconds(1), compute(), |compute| {
             Box::pin(checked(look_after_fleet(compute)))
         }),
+        Periodic::new("waiting_line", Duration::from_millis(250), compute(), |compute| {
+            Box::pin(done(line::release(compute.clone())))
+        }),
+        Periodic::new("silent_releases", seconds(1), compute(), |compute| Box::pin(checked(line::sweep(compute)))),
         Periodic::new("records", seconds(1), compute(), |compute| Box::pin(look_after_records(compute))),
         office::jobs::periodic(&areas.office),
         Periodic::new("use_of_keys", seconds(60), access(), |access| Box::pin(done(access.api_keys.record_use())))

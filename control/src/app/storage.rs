@@ -33,6 +33,8 @@ pub struct Storage {
     pub session_keys: Option<Blobs>,
     /// Values of sessions of a fleet. `None`: the objects are in a folder.
     pub session_values: Option<Blobs>,
+    /// Work of operations in the waiting line of a fleet. `None`: the objects are in a folder.
+    pub operations: Option<Blobs>,
     /// Whether every node of the database reads the objects.
     pub is_shared: bool,
 }
@@ -72,6 +74,7 @@ impl Storage {
             netlists: is_shared.then(|| blobs(ObjectKind::Circuits)).transpose()?,
             session_keys: config.bucket.is_some().then(|| blobs(ObjectKind::Keys)).transpose()?,
             session_values: config.bucket.is_some().then(|| blobs(ObjectKind::Values)).transpose()?,
+            operations: config.bucket.is_some().then(|| blobs(ObjectKind::Operations)).transpose()?,
             vault: [blobs(ObjectKind::EncryptionKeys)?, blobs(ObjectKind::Ciphertexts)?],
             store,
             has_api_keys,

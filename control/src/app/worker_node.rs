@@ -114,11 +114,10 @@ async fn page(State(state): State<Arc<WorkerState>>) -> impl IntoResponse {
         operations::show_engine(&usage, &devices);
         counter!("ango_fleet_key_misses_total").absolute(state.part.key_misses());
         counter!("ango_fleet_device_busy_seconds_total").absolute(usage.busy.as_secs());
-        counter!("ango_fleet_redeliveries_total").absolute(state.part.serving.redelivered.load(Ordering::Relaxed));
-        for (name, value) in [
-            ("ango_fleet_taken", state.part.serving.running()),
-            ("ango_fleet_broker_up", u64::from(state.part.hears())),
-        ] {
+        counter!("ango_fleet_redeliveries_total").absolute(state.part.redelivered());
+        for (name, value) in
+            [("ango_fleet_taken", state.part.running()), ("ango_fleet_broker_up", u64::from(state.part.hears()))]
+        {
             gauge!(name).set(value as f64);
         }
     });

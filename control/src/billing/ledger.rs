@@ -20,6 +20,7 @@ use crate::caller::{Caller, Environment, Plan};
 use crate::clock::{Clock, Timestamp};
 use crate::ids;
 use crate::in_flight::InFlight;
+use crate::resource::Payer;
 use crate::web::error::ApiError;
 
 /// Largest number of reservations that one query reads.
@@ -47,6 +48,13 @@ pub struct PaidBy {
     pub environment: Environment,
     /// The account's plan.
     pub plan: Plan,
+}
+
+impl From<&PaidBy> for Payer {
+    fn from(by: &PaidBy) -> Payer {
+        let account = by.account.clone();
+        if by.plan == Plan::Trial { Payer::trial(account) } else { Payer::account(account) }
+    }
 }
 
 impl From<&Caller> for PaidBy {
@@ -84,6 +92,30 @@ impl Ledger {
         self.rate
     }
 
+    /// Returns the reservation of an operation that the fleet holds. Dropping it gives nothing back, because another node may
+    /// hold the operation meanwhile: [`Reservation::void`] does.
+    pub fn of_fleet(self: &Arc<Self>, by: &PaidBy, month: i64, transfer_id: Option<String>) -> Reservation {
+        let mut reservation = self.settled(by, month);
+        reservation.transfer_id = transfer_id;
+        reservation
+    }
+
+    fn settled(self: &Arc<Self>, by: &PaidBy, month: i64) -> Reservation {
+        Reservation {
+            ledger: self.clone(),
+            account: by.account.clone(),
+            month,
+            is_of_trial: by.environment == Environment::Trial,
+            allowance: included(by.plan),
+            nano_usd_of_unit: match beyond_allowance(by.plan, by.environment) {
+                BeyondAllowance::Charged(nano_usd) => nano_usd,
+                BeyondAllowance::Refused | BeyondAllowance::Free => 0,
+            },
+            transfer_id: None,
+            settled: AtomicBool::new(true),
+        }
+    }
+
     /// Refuses compute units that [`Ledger::reserve`] would refuse at this moment. Reserves nothing.
     pub async fn check_units(&self, by: &PaidBy, price: &OperationPrice, now: Timestamp) -> Result<(), ApiError> {
         let Some(wanted) = wanted_units(by, price) else { return Ok(()) };
@@ -102,19 +134,7 @@ impl Ledger {
         now: Timestamp,
     ) -> Result<Reservation, ApiError> {
         let month = Period::of(now).month;
-        let mut reservation = Reservation {
-            ledger: self.clone(),
-            account: by.account.clone(),
-            month,
-            is_of_trial: by.environment == Environment::Trial,
-            allowance: included(by.plan),
-            nano_usd_of_unit: match beyond_allowance(by.plan, by.environment) {
-                BeyondAllowance::Charged(nano_usd) => nano_usd,
-                BeyondAllowance::Refused | BeyondAllowance::Free => 0,
-            },
-            transfer_id: None,
-            settled: AtomicBool::new(true),
-        };
+        let mut reservation = self.settled(by, month);
         let Some(wanted) = wanted else { return Ok(reservation) };
         let new = self.new_reservation(by, wanted, now);
         // set before the write, because the reservation may exist even if the caller leaves before the database answers
@@ -200,6 +220,16 @@ impl Ledger {
         }
     }
 
+    /// Gives back the reservations of the fleet whose operations have ended. A node that died between the two steps left them.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub async fn give_back_ended(&self) -> Result<(), store::Error> {
+        let left = self.store.reservations_without_operation(LOST_AT_ONCE).await?;
+        let left = left.into_iter().map(|(transfer_id, account_id)| LostReservation { transfer_id, account_id });
+        self.void_all(&left.collect::<Vec<_>>()).await
+    }
+
     /// Gives back the reservations of nodes whose last sign of life is older than `silent_since`.
     ///
     /// # Errors
@@ -233,6 +263,23 @@ impl Ledger {
 }
 
 impl Reservation {
+    /// Returns the month in which the work was accepted.
+    pub fn month(&self) -> i64 {
+        self.month
+    }
+
+    /// Notes that the fleet holds the reservation, so that dropping it gives nothing back.
+    pub fn hand_over(&self) {
+        self.keep();
+    }
+
+    /// Gives a reservation of the fleet back, because the operation has ended without results.
+    pub async fn void(&self) {
+        if let Some(transfer_id) = &self.transfer_id {
+            self.ledger.give_back(&self.account, transfer_id).await;
+        }
+    }
+
     /// Returns the id of the transfer, for the usage row. `None`: nothing is to be paid.
     pub fn transfer_id(&self) -> Option<String> {
         self.transfer_id.clone()

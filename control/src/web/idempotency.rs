@@ -115,6 +115,11 @@ fn scope(account: &AccountId, method: &Method, path: &str, key: &str) -> [u8; 32
 pub struct Claim(Option<Arc<GrantedClaim>>);
 
 impl Claim {
+    /// The claim of work whose request has had its answer.
+    pub fn none() -> Claim {
+        Claim(None)
+    }
+
     /// Prepares a successful answer to be stored. Returns the same answer, and the record that the effect's transaction
     /// must write.
     pub async fn keep(&self, response: Response) -> Result<(Response, Option<KeptAnswer>), ApiError> {

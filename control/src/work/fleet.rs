@@ -21,13 +21,15 @@ mod worker_keys;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use ::fleet::broker::is_name;
 
-use crate::parsers::parsed;
+use crate::parsers::{parsed, seconds};
 use crate::secrets::{Key, ServerSecret};
 
-pub use self::asks::Fleet;
+pub use self::access::{Checkpoints, Kept, Reading};
+pub use self::asks::{Fleet, ForOperations};
 pub use self::frames::{open as open_value, seal as seal_value};
 pub use self::member::{BrokerUrl, Member};
 pub use self::session_key::{FleetSeal, KeyFacts, SealedSessionKey};
@@ -88,6 +90,10 @@ pub struct FleetConfig {
     /// folder.
     #[arg(env = "ANGO_WORKER_NAME", value_parser = fleet_name)]
     pub worker_name: Option<String>,
+    /// Seconds of computation after which a worker keeps the state of a circuit that runs in the background, 0 to 3600. If the
+    /// worker dies, another one goes on from there. 0: after each level.
+    #[arg(env = "ANGO_CHECKPOINT_S", default_value = "30", value_parser = seconds(0..=3600))]
+    pub checkpoint_period: Duration,
     /// Address of the internal listener of an API node, where workers fetch operands and return results. The listener has no
     /// TLS: keep the address in a private network.
     #[arg(env = "ANGO_INTERNAL_LISTEN", default_value = "127.0.0.1:9465")]
@@ -100,6 +106,8 @@ pub struct FleetConfig {
 
 /// The pool of all workers.
 pub const POOL: &str = "default";
+/// Number of operations of the waiting line that a worker computes at the same time. Requests have room besides them.
+pub const OPERATIONS_MAX: u64 = 4;
 
 impl FleetConfig {
     /// Whether the process is a member of a fleet.

@@ -1,6 +1,8 @@
 //! The worker of this process: the engine, with names for its keys and operations. No other file names the engine's
 //! sessions and operations.
 
+mod parts;
+
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
@@ -12,6 +14,7 @@ use engine::{Error, Failed, GateList, OPERATION_ROWS_MAX, OnErased, Params, Task
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot};
 
+use self::parts::{ListedParts, Parts};
 use super::at_rest::{KeysAtRest, RestingKey};
 use super::bits::PlanCache;
 use super::key::{AccountDigests, KeyName, Share};
@@ -58,6 +61,8 @@ struct Shared {
     waiting: Mutex<HashMap<OperationId, usize>>,
     /// The submitted work that has not ended. `None`: about to be submitted.
     running: Mutex<HashMap<OperationId, Option<engine::OperationId>>>,
+    /// The circuits that are computed in parts.
+    parts: Parts,
 }
 
 /// A key that is open in the engine. Work that runs under the key holds a reference.
@@ -138,7 +143,7 @@ impl Here {
     }
 
     fn with(engine: engine::Engine, accounts: Key) -> Here {
-        let (plans, at_rest, waiting, running) = Default::default();
+        let (plans, at_rest, waiting, running, parts) = Default::default();
         let cores = thread::available_parallelism().map_or(1, Into::into);
         Here {
             shared: Arc::new(Shared {
@@ -152,6 +157,7 @@ impl Here {
                 openings: Arc::new(Semaphore::new(cores)),
                 waiting,
                 running,
+                parts,
             }),
         }
     }
@@ -310,6 +316,12 @@ impl Here {
         true
     }
 
+    /// Lists a circuit that is computed in parts.
+    fn begin_parts(&self, id: &OperationId) -> ListedParts {
+        self.shared.parts.lock().insert(id.clone(), 0);
+        ListedParts { parts: self.shared.parts.clone(), id: id.clone() }
+    }
+
     fn submit(&self, Work { id, question, deadline, .. }: Work, key: &Arc<EngineKey>) -> Result<Ending, WorkError> {
         let task = self.task(question, &key.shape)?;
         let (tell, hears) = oneshot::channel();
@@ -420,12 +432,17 @@ impl Worker for Here {
     }
 
     fn done(&self, id: &OperationId) -> Option<u64> {
-        let operation = self.running(id)?;
-        self.shared.engine.progress(operation).map(|progress| progress.done)
+        let before = self.shared.parts.lock().get(id).copied();
+        let running = self.running(id).and_then(|operation| self.shared.engine.progress(operation));
+        match (before, running) {
+            (None, None) => None,
+            (before, running) => Some(before.unwrap_or(0) + running.map_or(0, |progress| progress.done)),
+        }
     }
 
     fn cancel(&self, id: &OperationId) {
         self.shared.waiting.lock().remove(id);
+        self.shared.parts.lock().remove(id);
         if let Some(operation) = self.running(id) {
             self.shared.engine.cancel(operation);
         }

@@ -87,6 +87,17 @@ impl Question {
     }
 }
 
+impl Question {
+    /// Returns the ids of the stored ciphertexts among the operands.
+    pub fn ciphertext_ids(&self) -> Vec<String> {
+        let id = |operand: &Operand| match operand {
+            Operand::Object(id) => Some(id.as_str().to_owned()),
+            Operand::Words | Operand::Value(_) => None,
+        };
+        self.operands().into_iter().filter_map(id).collect()
+    }
+}
+
 impl GatesQuestion {
     /// Returns the blocks up to the last one that has an operand, each with its name.
     pub(super) fn blocks(&self) -> impl Iterator<Item = (&Operand, &LweList)> {
@@ -163,6 +174,23 @@ pub enum WorkError {
     /// No worker of the fleet can be reached.
     #[error("no worker can be reached")]
     Away,
+}
+
+impl WorkError {
+    /// Whether the same work may succeed on another worker, or later.
+    pub fn is_passing(&self) -> bool {
+        let of_engine = |error: &Error| matches!(error, Error::Busy { .. } | Error::ShuttingDown | Error::Gone);
+        match self {
+            WorkError::Away | WorkError::Dropped => true,
+            WorkError::Engine(error) => of_engine(error),
+            WorkError::Unfit(_) => false,
+        }
+    }
+
+    /// The error of work whose deadline has passed.
+    pub fn deadline_passed() -> WorkError {
+        Error::DeadlinePassed.into()
+    }
 }
 
 /// The end of work, once the work has ended.

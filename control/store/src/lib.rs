@@ -45,6 +45,7 @@ pub mod trials;
 pub mod usage_bills;
 pub mod user_keys;
 pub mod users;
+pub mod waiting_line;
 pub mod webhooks;
 
 mod database;
@@ -114,6 +115,7 @@ pub use units::Unit;
 pub use usage_bills::UsageBillRecord;
 pub use user_keys::{UserKeyMade, UserKeysSeen};
 pub use users::{ExternalUser, FirstUser, NewExternalUser, NewUser, User};
+pub use waiting_line::{LineEnd, NewWaiting, Released, Waiting};
 pub use webhooks::Webhook;
 
 /// Errors of the database.
@@ -160,6 +162,9 @@ pub enum Error {
     /// The values do not fit into the session's memory for values. Nothing was changed.
     #[error("the session has no memory left for values")]
     ValuesFull,
+    /// As many operations wait as may wait. Nothing was changed.
+    #[error("too many operations wait")]
+    TooManyWait,
     /// The ciphertext's seed has another content already: in the object that the text names. Nothing was changed.
     #[error("the seed is used already: {0}")]
     SeedUsed(String),

@@ -7,6 +7,7 @@ use api::circuits::OperationStatus;
 use sqlx::{ColumnIndex, Decode, FromRow, Type};
 
 use crate::database::{Pools, Tx, from_row, values};
+use crate::waiting_line::{self, LineEnd};
 use crate::{Error, Result, Store};
 
 /// An operation to record.
@@ -74,6 +75,9 @@ pub struct OperationEnd {
     pub ended_at: i64,
     /// The work that was done, and its charge.
     pub outcome: Outcome,
+    /// Who ends the operation, if it is in the waiting line of a fleet. An operation that another node ends, or has ended,
+    /// fails the unit ([`Error::OperationEnded`]).
+    pub line: Option<LineEnd>,
 }
 
 /// The work that an operation has done, and its charge.
@@ -124,6 +128,8 @@ pub struct OperationRecord {
     pub created_at: i64,
     /// When the operation ended.
     pub ended_at: Option<i64>,
+    /// Units of work that are done, if the operation is in the waiting line of a fleet.
+    pub line_done: Option<i64>,
 }
 
 /// The columns that only rows of one kind have.
@@ -177,7 +183,16 @@ struct Row {
 }
 
 from_row!(Row { record as part, of as part });
-from_row!(OperationRecord { node_id, status as word, compute_us, error_code, error_message, created_at, ended_at });
+from_row!(OperationRecord {
+    node_id,
+    status as word,
+    compute_us,
+    error_code,
+    error_message,
+    created_at,
+    ended_at,
+    line_done
+});
 from_row!(CircuitRun {
     session_digest,
     gates_total,
@@ -243,7 +258,8 @@ impl Store {
             of_node!(),
             " AS node_id, status, compute_us, error_code, error_message, created_at, ended_at, session_digest, \
              gates_total, gates_done, by_gate, levels, plan, bootstrap_ops, cost_milli_yen, discounted, key_id, operation, \
-             result_ciphertext_id, cost_fcu FROM operations WHERE op_id = $1 AND account_id = $2"
+             result_ciphertext_id, cost_fcu, (SELECT w.done FROM waiting_line w WHERE w.op_id = operations.op_id) \
+             AS line_done FROM operations WHERE op_id = $1 AND account_id = $2"
         );
         let row: Option<Row> = self.db.fetch_optional(sql, values![op_id, account_id]).await?;
         Ok(row.map(|Row { record, of }| (record, of)))
@@ -337,6 +353,9 @@ pub(crate) async fn begin_all(tx: &mut Tx, operations: impl Iterator<Item = &New
 /// Records the ends of operations.
 pub(crate) async fn end_all(tx: &mut Tx, ends: impl Iterator<Item = &OperationEnd>) -> Result<()> {
     for end in ends {
+        if let Some(line) = end.line {
+            waiting_line::leave(tx, &end.op_id, line).await?;
+        }
         let sql = "UPDATE operations SET status = $2, compute_us = $3, error_code = $4, error_message = $5, ended_at = $6, \
              gates_done = $7, bootstrap_ops = $8, cost_milli_yen = $9, discounted = $10, result_ciphertext_id = $11, \
              cost_fcu = $12 WHERE op_id = $1 AND status = 'pending'";

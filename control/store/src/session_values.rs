@@ -80,21 +80,13 @@ impl Store {
         Ok(objects)
     }
 
-    /// Deletes rows of values whose sessions have ended. Returns their objects, which the caller then removes.
-    pub async fn forget_values_of_ended_sessions(&self, limit: i64) -> Result<Vec<String>> {
+    /// Deletes the rows of the values of a session that has ended. Returns their objects, which the caller then removes.
+    pub async fn forget_values_of(&self, session_digest: &[u8]) -> Result<Vec<String>> {
         let mut tx = self.db.begin().await?;
-        let sql = "SELECT v.name, v.object, v.bytes FROM session_values v \
-             JOIN gate_sessions s ON s.digest = v.session_digest WHERE s.state <> 'active' LIMIT $1";
-        let ended: Vec<SessionValue> = tx.fetch_all(sql, values![limit]).await?;
-        let mut objects = Vec::new();
-        for SessionValue { name, object, .. } in ended {
-            tx.execute("DELETE FROM session_values WHERE name = $1", values![&name]).await?;
-            if let Some(object) = object {
-                objects.push(object);
-            }
-        }
+        let sql = "DELETE FROM session_values WHERE session_digest = $1 RETURNING name, object, bytes";
+        let ended: Vec<SessionValue> = tx.fetch_all(sql, values![session_digest]).await?;
         tx.commit().await?;
-        Ok(objects)
+        Ok(ended.into_iter().filter_map(|value| value.object).collect())
     }
 
     /// Returns the names of all objects of values, for a sweep.

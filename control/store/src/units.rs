@@ -14,6 +14,7 @@ use crate::operation_counts::{OperationCounts, count_all};
 use crate::operations::{NewOperation, OperationEnd, begin_all, end_all};
 use crate::outbox::{NewEvent, emit_all};
 use crate::session_values::{self, NewSessionValue};
+use crate::waiting_line::{self, NewWaiting};
 use crate::work::Work;
 use crate::{Result, Store};
 
@@ -22,6 +23,9 @@ use crate::{Result, Store};
 pub struct Unit {
     /// Records an operation, unless the operation is already recorded.
     pub operation: Option<NewOperation>,
+    /// Enters an operation in the waiting line of a fleet. As many operations as may wait ([`crate::Error::TooManyWait`]) and a
+    /// reservation that is not open fail the unit.
+    pub waiting: Option<NewWaiting>,
     /// Records the end of an operation. An operation that has already ended fails the unit
     /// ([`crate::Error::OperationEnded`]).
     pub operation_end: Option<OperationEnd>,
@@ -81,10 +85,11 @@ impl Work for Unit {
     }
 
     async fn run(tx: &mut Tx, units: &[&Self]) -> Result<Vec<()>> {
-        // lock order: ledgers, operations, caches of ciphertexts and their keys, sessions, counts, deliveries, stored
+        // lock order: ledgers, operations, the waiting line, caches of ciphertexts and their keys, sessions, counts, deliveries, stored
         // answers
         post_all(tx, units.iter().filter_map(|unit| unit.posting.as_ref()).collect()).await?;
         begin_all(tx, units.iter().filter_map(|unit| unit.operation.as_ref())).await?;
+        waiting_line::enter_all(tx, units.iter().filter_map(|unit| unit.waiting.as_ref())).await?;
         end_all(tx, units.iter().filter_map(|unit| unit.operation_end.as_ref())).await?;
         ciphertexts::insert_all(tx, units.iter().filter_map(|unit| unit.ciphertext.as_ref()).collect()).await?;
         let charges = units.iter().filter_map(|unit| unit.arithmetic_charge.as_ref()).collect();

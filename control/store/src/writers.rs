@@ -326,6 +326,7 @@ fn concerns_one_work(error: &Error) -> bool {
         | Error::KeyGone
         | Error::NoRoom
         | Error::SessionEnded
+        | Error::TooManyWait
         | Error::ValuesFull
         | Error::SeedUsed(_)
         | Error::ReservationLost => true,

@@ -8,10 +8,12 @@ use control::caller::Role;
 use serde_json::json;
 use tests_service::TestServer;
 use tests_service::fleet::Fleet;
-use tests_service::gates::{Account, BATCH, CIRCUITS, GATE, OPERATIONS, SESSION, SESSIONS, and_netlist};
+use tests_service::gates::{
+    Account, BATCH, CHAIN_BITS, CIRCUITS, GATE, OPERATIONS, SESSION, SESSIONS, and_netlist, chain_netlist, chain_result,
+};
 use tests_service::http::Request;
 
-use crate::numbers::Numbers;
+use crate::numbers::{COMPUTE, Numbers};
 
 /// The same account, asking another node.
 fn at<'s>(account: &Account<'_>, server: &'s TestServer) -> Account<'s> {
@@ -110,6 +112,120 @@ async fn values_and_results_of_runs_are_found_through_every_api_node() {
     let handle = account.post(BATCH, &batch).await.ok(200)["handle"].clone();
     assert_eq!(elsewhere.send(Request::delete(elsewhere.path(""))).await.status, 204);
     elsewhere.send(Request::get(account.handle(&handle))).await.error(404, Code::SessionNotFound.as_str());
+}
+
+/// Waits until a node tells this status of an operation.
+async fn until_status(account: &Account<'_>, op_id: &str, status: &str) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while account.send(Request::get(format!("{OPERATIONS}/{op_id}"))).await.ok(200)["status"] != status {
+        assert!(Instant::now() < until);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operation_outlives_the_api_node_that_accepted_it() {
+    let Some(mut fleet) = Fleet::start(2, 0, |_| ()).await else { return };
+    let accepts = fleet.api.remove(0);
+    let account = Account::open(&accepts, Preset::Fast128).await;
+    let circuit = account.circuit(&and_netlist(3), json!([account.value(&[true, true, false, true, true, true])]));
+    // no worker is there yet, so the run waits
+    let op_id = account.begin(&circuit).await;
+    let (key, session, secret) = (account.key.clone(), account.session.clone(), account.secret);
+    drop(account);
+    accepts.stop().await;
+    fleet.add_worker(None).await;
+    let account = Account { server: &fleet.api[0], key, session, secret };
+    let ended = account.ended(&op_id).await;
+    assert_eq!((&ended["status"], account.bits(&ended["outputs"][0])), (&json!("completed"), vec![true, true, false]));
+    assert_eq!(account.show().await["gates_used"], 3);
+    assert_eq!((&ended["gates_done"], ended["cost_jpy"].as_f64().unwrap() > 0.0), (&json!(3), true));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn c4_an_operation_that_waits_or_runs_is_cancelled_through_any_node() {
+    let Some(mut fleet) = Fleet::start(2, 0, |_| ()).await else { return };
+    let account = Account::open(&fleet.api[0], Preset::Fast128).await;
+    let circuit = |gates| account.circuit(&chain_netlist(gates), json!([account.value(&[true; CHAIN_BITS])]));
+    let waits = account.begin(&circuit(2)).await;
+    let elsewhere = at(&account, &fleet.api[1]);
+    let cancel = async |op_id: &str| elsewhere.send(Request::delete(format!("{OPERATIONS}/{op_id}"))).await.ok(200);
+    assert_eq!(cancel(&waits).await, json!({"op_id": waits, "cancelled": true}));
+    assert_eq!(account.ended(&waits).await["status"], "cancelled");
+    // an operation that has ended is not cancelled again
+    assert_eq!(cancel(&waits).await["cancelled"], false);
+    let runs = account.begin(&circuit(4000)).await;
+    let (key, session, secret) = (account.key.clone(), account.session.clone(), account.secret);
+    fleet.add_worker(None).await;
+    let [one, other] =
+        [0, 1].map(|at| Account { server: &fleet.api[at], key: key.clone(), session: session.clone(), secret });
+    until_status(&one, &runs, "running").await;
+    until_status(&other, &runs, "running").await;
+    let cancelled = other.send(Request::delete(format!("{OPERATIONS}/{runs}"))).await.ok(200);
+    assert_eq!(cancelled["cancelled"], true);
+    assert_eq!(one.ended(&runs).await["status"], "cancelled");
+    one.nothing_charged().await;
+    // the session can run others now
+    let circuit = one.circuit(&chain_netlist(2), json!([one.value(&[true; CHAIN_BITS])]));
+    let last = one.begin(&circuit).await;
+    assert_eq!(other.ended(&last).await["status"], "completed");
+    assert_eq!(other.show().await["gates_used"], 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_runs_at_most_so_many_circuits_whichever_nodes_accept_them() {
+    let Some(fleet) = Fleet::start(2, 0, |config| config.circuits.running_max = 2).await else { return };
+    let account = Account::open(&fleet.api[0], Preset::Fast128).await;
+    let elsewhere = at(&account, &fleet.api[1]);
+    let circuit = account.circuit(&and_netlist(1), json!([account.value(&[true; 2])]));
+    let first = account.begin(&circuit).await;
+    elsewhere.begin(&circuit).await;
+    for node in [&account, &elsewhere] {
+        let third = Request::post(CIRCUITS, &circuit).header("Prefer", "respond-async");
+        node.send(third).await.error(429, Code::RateLimited.as_str());
+    }
+    elsewhere.send(Request::delete(format!("{OPERATIONS}/{first}"))).await.ok(200);
+    account.begin(&circuit).await;
+    // the session ends: its runs fail, and nothing is charged
+    assert_eq!(account.send(Request::delete(account.path(""))).await.status, 204);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operations_on_numbers_in_the_background_are_polled_through_any_node() {
+    let Some(fleet) = Fleet::start(2, 1, |_| ()).await else { return };
+    let numbers = Numbers::new(&fleet.api[0]).await;
+    let [a, b] = [numbers.encrypted(&[3.0, 1.5]).await, numbers.encrypted(&[2.0, -4.0]).await];
+    let body = json!({"key_id": numbers.key_id, "ciphertext_ids": [a, b]});
+    let request = Request::post(format!("{COMPUTE}/multiply"), &body).header("Prefer", "respond-async");
+    let pending = numbers.send(request).await.ok(200);
+    let elsewhere = Numbers { server: &fleet.api[1], ..numbers };
+    let path = format!("{COMPUTE}/{}", pending["op_id"].as_str().unwrap());
+    let ended = loop {
+        let told = elsewhere.send(Request::get(&path)).await.ok(200);
+        if !matches!(told["status"].as_str(), Some("pending" | "running")) {
+            break told;
+        }
+    };
+    assert_eq!((&ended["status"], &ended["cost_units"]), (&json!("completed"), &pending["cost_units"]));
+    let product = elsewhere.decrypted(&ended["result_ciphertext_id"]).await;
+    assert!((product[0] - 6.0).abs() < 1e-3 && (product[1] + 6.0).abs() < 1e-3, "{:?}", &product[..2]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_circuit_in_parts_gives_the_same_bytes_as_a_whole_one() {
+    let Some(mut fleet) = Fleet::start(1, 0, |_| ()).await else { return };
+    fleet.member.checkpoint_period = Duration::ZERO;
+    fleet.add_worker(None).await;
+    fleet.hears_workers(1).await;
+    let account = Account::open(&fleet.api[0], Preset::Fast128).await;
+    let bits: Vec<bool> = (0..CHAIN_BITS).map(|at| at % 3 != 1).collect();
+    for mapping in ["cells", "none"] {
+        let mut circuit = account.circuit(&chain_netlist(40), json!([account.value(&bits)]));
+        circuit["mapping"] = json!(mapping);
+        let whole = account.post(CIRCUITS, &circuit).await.ok(200);
+        let parts = account.ended(&account.begin(&circuit).await).await;
+        assert_eq!((&parts["outputs"], &parts["gates_done"]), (&whole["outputs"], &json!(40)), "{mapping}");
+        assert_eq!(account.bits(&parts["outputs"][0]), [chain_result(40, &bits)]);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

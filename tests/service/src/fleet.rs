@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -103,6 +104,12 @@ fn has_server() -> bool {
     matches!((numbers.next(), numbers.next()), (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= (2, 12))
 }
 
+/// Whether `TEST_FLEET` wants that every node of a test is a fleet: two API nodes, which take requests in turns, and two
+/// workers. `TEST_DATABASE` must be `postgres`.
+pub fn is_wanted() -> bool {
+    std::env::var_os("TEST_FLEET").is_some()
+}
+
 /// The servers that the fleets of this process share. Each fleet has its own names in the broker and in the bucket.
 fn servers() -> Option<&'static (Nats, S3)> {
     static SERVERS: OnceLock<Option<(Nats, S3)>> = OnceLock::new();
@@ -116,7 +123,7 @@ pub struct Fleet {
     /// The workers.
     pub workers: Vec<WorkerNode>,
     /// The settings of its members.
-    member: Member,
+    pub member: Member,
     folders: Vec<TempDir>,
 }
 
@@ -126,6 +133,8 @@ pub struct Member {
     broker: String,
     name: String,
     bucket: BucketConfig,
+    /// The worker setting `ANGO_CHECKPOINT_S`.
+    pub checkpoint_period: Duration,
 }
 
 impl Member {
@@ -135,7 +144,37 @@ impl Member {
         let name = format!("fleet-{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let mut bucket = bucket.config();
         bucket.url.prefix = name.clone();
-        Member { broker: nats.url(), name, bucket }
+        Member { broker: nats.url(), name, bucket, checkpoint_period: Duration::from_secs(30) }
+    }
+
+    /// The settings of the fleet of the nodes on this folder, on the servers of this process.
+    ///
+    /// # Panics
+    /// Without NATS or SeaweedFS.
+    pub fn remembered(folder: &Path) -> Member {
+        let (nats, bucket) = servers().expect("there are NATS and SeaweedFS");
+        let file = folder.join("fleet-name");
+        let mut member = Member::new(nats, bucket);
+        match std::fs::read_to_string(&file) {
+            Ok(name) => {
+                member.bucket.url.prefix = name.clone();
+                member.name = name;
+            }
+            Err(_) => std::fs::write(&file, &member.name).expect("the folder takes files"),
+        }
+        member
+    }
+
+    /// Starts a worker of the fleet of an API node with these settings, on these devices, or on those that the settings choose.
+    /// Returns the worker and its folder.
+    pub async fn start_worker(&self, api: &Config, devices: Option<Vec<EngineDevice>>) -> (WorkerNode, TempDir) {
+        let key: Zeroizing<String> = admin::fleet_key(api).expect("the fleet's key");
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut config = Config::in_folder(folder.path());
+        config.compute.backend = BackendChoice::Cpu;
+        self.join(&mut config, NodeRole::Worker);
+        config.fleet.key = Some(ServerSecret::read(&key).expect("a key"));
+        (WorkerNode::start(&config, devices).await.expect("the worker starts"), folder)
     }
 
     /// Returns the variables of a process that is a member with this role.
@@ -150,6 +189,7 @@ impl Member {
             ("ANGO_ROLE", role.to_owned()),
             ("ANGO_NATS_URL", self.broker.clone()),
             ("ANGO_FLEET_NAME", self.name.clone()),
+            ("ANGO_CHECKPOINT_S", self.checkpoint_period.as_secs().to_string()),
             ("ANGO_OBJECTS_URL", format!("s3://{}/{}", url.bucket, url.prefix)),
             ("ANGO_S3_ENDPOINT", endpoint.unwrap_or_default()),
             ("ANGO_S3_REGION", region),
@@ -163,6 +203,7 @@ impl Member {
         config.bucket = Some(self.bucket.clone());
         config.fleet.role = role;
         config.fleet.name = self.name.clone();
+        config.fleet.checkpoint_period = self.checkpoint_period;
         config.fleet.broker = Some(BrokerUrl::read(&self.broker).expect("an address"));
     }
 }
@@ -204,15 +245,10 @@ impl Fleet {
 
     /// Starts one more worker, on these devices, or on those that the settings choose.
     pub async fn add_worker(&mut self, devices: Option<Vec<EngineDevice>>) {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let mut config = Config::in_folder(folder.path());
-        config.secret = Some(ServerSecret(SECRET.into()));
-        let key: Zeroizing<String> = admin::fleet_key(&config).expect("the fleet's key");
-        config.secret = None;
-        config.compute.backend = BackendChoice::Cpu;
-        self.member.join(&mut config, NodeRole::Worker);
-        config.fleet.key = Some(ServerSecret::read(&key).expect("a key"));
-        self.workers.push(WorkerNode::start(&config, devices).await.expect("the worker starts"));
+        let mut api = Config::in_folder(self.folders[0].path());
+        api.secret = Some(ServerSecret(SECRET.into()));
+        let (worker, folder) = self.member.start_worker(&api, devices).await;
+        self.workers.push(worker);
         self.folders.push(folder);
     }
 

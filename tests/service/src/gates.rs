@@ -54,6 +54,27 @@ pub fn and_netlist(width: usize) -> String {
     format!("{width} {}\n1 {}\n1 {width}\n\n{}", 3 * width, 2 * width, gates.collect::<String>())
 }
 
+/// Makes a netlist of one input of [`CHAIN_BITS`] bits and one output bit, in which each of so many gates takes the result of
+/// the gate before: AND and OR in turns, each with another input bit.
+pub fn chain_netlist(gates: usize) -> String {
+    let lines = (0..gates).map(|gate| {
+        let (before, input) = (if gate == 0 { 0 } else { CHAIN_BITS + gate - 1 }, (7 * gate + 1) % CHAIN_BITS);
+        format!("2 1 {before} {input} {} {}\n", CHAIN_BITS + gate, if gate % 2 == 0 { "AND" } else { "OR" })
+    });
+    format!("{gates} {}\n1 {CHAIN_BITS}\n1 1\n\n{}", CHAIN_BITS + gates, lines.collect::<String>())
+}
+
+/// Returns the output of [`chain_netlist`] for these input bits.
+pub fn chain_result(gates: usize, bits: &[bool]) -> bool {
+    (0..gates).fold(bits[0], |before, gate| {
+        let input = bits[(7 * gate + 1) % CHAIN_BITS];
+        if gate % 2 == 0 { before && input } else { before || input }
+    })
+}
+
+/// Number of input bits of [`chain_netlist`].
+pub const CHAIN_BITS: usize = 32;
+
 /// Encodes bytes in base64, for a JSON member.
 pub fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)

@@ -29,7 +29,7 @@ const SCRIPT: &str = r#"
   "actions": ["Admin", "Read", "Write", "List"]}]}
 END
     weed server -dir=data -ip=127.0.0.1 -ip.bind=127.0.0.1 -master.port="$2" -volume.port="$3" -filer -filer.port="$4" \
-        -volume.max=4 -master.volumeSizeLimitMB=16 -s3 -s3.port="$5" -s3.port.iceberg=0 -s3.port.lance=0 -s3.config=users.json >log 2>&1 &
+        -volume.max=256 -master.volumeSizeLimitMB=64 -s3 -s3.port="$5" -s3.port.iceberg=0 -s3.port.lance=0 -s3.config=users.json >log 2>&1 &
     server=$!
     until echo "s3.bucket.create -name $8" | weed shell -master=127.0.0.1:"$2" -filer=127.0.0.1:"$4" 2>&1 |
         grep -q -e "create bucket" -e "created" -e "already"; do

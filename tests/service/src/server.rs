@@ -2,15 +2,16 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::Instant;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use api::AccountId;
 use control::admin;
-use control::app::{App, Running};
+use control::app::{App, Running, WorkerNode};
 use control::caller::{Environment, Role};
 use control::caller::{Plan, PlanLimits, UNLIMITED};
 use control::clock::Clock;
-use control::config::{Config, ServerSecret};
+use control::config::{Config, NodeRole, ServerSecret};
 use control::work::{BackendChoice, EngineDevice};
 use tempfile::TempDir;
 
@@ -19,6 +20,7 @@ use tests_store::{Kind, patiently};
 use crate::PATIENCE;
 use crate::canary::{self, Canary};
 
+use crate::fleet;
 use crate::http::{Request, Response};
 use crate::worker;
 
@@ -31,6 +33,8 @@ pub struct TestServer {
     /// The node's clock.
     pub clock: Clock,
     running: Option<Running>,
+    /// The rest of the fleet whose first API node this is, if the suite runs on fleets.
+    rest: Option<RestOfFleet>,
     folder: Option<TempDir>,
     canary: &'static Canary,
 }
@@ -90,13 +94,27 @@ impl TestServer {
         lift_limits(&mut config);
         change(&mut config);
         let (clock, canary) = (Clock::system(), canary::watch());
+        let rest = if fleet::is_wanted() { Some(RestOfFleet::start(&mut config, &folder, &clock).await) } else { None };
         let running = patiently(async || App::start_with(config.clone(), clock.clone(), None, through).await).await;
-        Self::of(running, clock, folder, canary)
+        let mut server = Self::of(running, clock, folder, canary);
+        server.rest = rest;
+        server.hears_workers().await;
+        server
+    }
+
+    /// Waits until the API nodes hear the workers, if this is a fleet.
+    async fn hears_workers(&self) {
+        let Some(rest) = &self.rest else { return };
+        let started = Instant::now();
+        while ![self.running(), &rest.api].iter().all(|node| node.workers_heard() == rest.workers.len()) {
+            assert!(started.elapsed() < PATIENCE, "the workers are not heard");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     fn of(running: Running, clock: Clock, folder: TempDir, canary: &'static Canary) -> Self {
         let (address, operations) = (running.api_addr, running.metrics_addr);
-        Self { address, operations, clock, running: Some(running), folder: Some(folder), canary }
+        Self { address, operations, clock, running: Some(running), rest: None, folder: Some(folder), canary }
     }
 
     /// Makes an account with a key of this role. Returns the key.
@@ -115,8 +133,14 @@ impl TestServer {
     }
 
     /// Sends a request to the API.
+    ///
+    /// In a fleet, the API nodes take turns.
     pub async fn send(&self, request: Request) -> Response {
-        request.send(self.address).await
+        let address = match &self.rest {
+            Some(rest) if rest.turn.fetch_add(1, Ordering::Relaxed) % 2 == 1 => rest.api.api_addr,
+            _ => self.address,
+        };
+        request.send(address).await
     }
 
     /// Sends a GET request to the second listener.
@@ -151,6 +175,12 @@ impl TestServer {
     pub async fn stop(mut self) -> TempDir {
         self.canary.look(&self.running().metrics());
         self.running.take().expect("the node runs until it is stopped").shutdown().await;
+        if let Some(RestOfFleet { api, workers, .. }) = self.rest.take() {
+            api.shutdown().await;
+            for worker in workers {
+                worker.shutdown().await;
+            }
+        }
         self.folder.take().expect("the folder stays until the node is stopped")
     }
 }
@@ -165,6 +195,35 @@ impl Drop for TestServer {
             self.canary.look(&running.metrics());
         }
         self.canary.assert_silent();
+    }
+}
+
+/// The members of a fleet besides its first API node: another API node on the same database, and two workers.
+struct RestOfFleet {
+    api: Running,
+    workers: Vec<WorkerNode>,
+    /// Counts the requests, which the API nodes take in turns.
+    turn: AtomicUsize,
+    _folders: Vec<TempDir>,
+}
+
+impl RestOfFleet {
+    /// Starts the members, and changes the settings of the first API node to those of a member.
+    async fn start(config: &mut Config, folder: &TempDir, clock: &Clock) -> RestOfFleet {
+        let member = fleet::Member::remembered(folder.path());
+        config.secret.get_or_insert(ServerSecret([7; 32].into()));
+        let (mut workers, mut folders) = (Vec::new(), Vec::new());
+        for _ in 0..2 {
+            let (worker, folder) = member.start_worker(config, None).await;
+            workers.push(worker);
+            folders.push(folder);
+        }
+        member.join(config, NodeRole::Api);
+        let other = tempfile::tempdir().expect("a temporary folder");
+        let config = Config { data_dir: Config::in_folder(other.path()).data_dir, ..config.clone() };
+        folders.push(other);
+        let api = patiently(async || App::start_with(config.clone(), clock.clone(), None, worker::chosen).await).await;
+        RestOfFleet { api, workers, turn: AtomicUsize::new(0), _folders: folders }
     }
 }
 

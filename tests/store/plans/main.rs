@@ -2,6 +2,7 @@
 //! plan of every statement.
 #![cfg(debug_assertions)]
 
+mod fleet;
 mod office;
 
 use api::circuits::OperationStatus;
@@ -41,12 +42,15 @@ const WHOLE: &[&str] = &[
     "FROM lockouts LEFT JOIN",
     "UPDATE lockouts SET failures",
     "FROM plan_requests ORDER BY",
+    "FROM waiting_line ORDER BY tag",
     // these statements only check whether a table has any row
     "LIMIT 1",
     "COUNT(*) FROM users",
     // run once an hour: lists all objects to which rows refer
     "SELECT object FROM key_rows UNION ALL",
     "SELECT object FROM ciphertexts",
+    "SELECT object FROM session_values",
+    "SELECT work_object FROM waiting_line",
     // sums over all key materials, and over all accounts with ciphertexts
     "SUM(public_key_bytes + eval_key_bytes)",
     "SUM(bytes), 0) AS BIGINT) FROM ciphertext_caches",
@@ -101,6 +105,7 @@ fn unit(n: u8) -> Unit {
     let (session_digest, account_id, op_id) = ([1; 32], "acct_1".to_owned(), format!("op_{n}"));
     Unit {
         values: Vec::new(),
+        waiting: None,
         operation: Some(NewOperation {
             op_id: op_id.clone(),
             account_id: account_id.clone(),
@@ -121,6 +126,7 @@ fn unit(n: u8) -> Unit {
             error: None,
             ended_at: 6,
             outcome: Outcome::Circuit(CircuitOutcome::default()),
+            line: None,
         }),
         charge: Some(GateUsage {
             usage_id: format!("use_{n}"),
@@ -262,6 +268,7 @@ async fn tour_of_keys(store: &Store) -> store::Result<()> {
                 error: None,
                 ended_at: 6,
                 outcome: Outcome::Arithmetic(ArithmeticOutcome::default()),
+                line: None,
             }),
             ciphertext: Some(ciphertext),
             arithmetic_charge: Some(ArithmeticUsage {
@@ -539,20 +546,7 @@ async fn tour(store: &Store) -> store::Result<()> {
     store.forget_fleet_key(&[1; 32]).await?;
     store.fleet_key_objects().await?;
     store.fleet_key_bytes().await?;
-    let value = NewSessionValue {
-        name: "op_1-0".to_owned(),
-        session_digest: [1; 32],
-        of_run: Some(("op_1".to_owned(), 0)),
-        object: "object".to_owned(),
-        bytes: 8,
-        bytes_max: 9,
-    };
-    store.submit(Unit { values: vec![value.clone()], ..Unit::default() }).await?;
-    store.submit(Unit { values: vec![value], ..Unit::default() }).await.unwrap_err();
-    store.session_value(&[1; 32], "op_1-0").await?;
-    store.forget_outputs_of_run(&[1; 32], "op_1").await?;
-    store.value_objects().await?;
-    store.forget_values_of_ended_sessions(9).await?;
+    fleet::tour(store).await?;
     store.gate_sessions_page("acct_1", "node_1", 11, None, 9).await?;
     store.gate_sessions_page("acct_1", "node_1", 11, Some((0, &[])), 9).await?;
     store.active_sessions_of("node_1").await?;

@@ -38,6 +38,7 @@ mod pages;
 mod retention;
 mod trials;
 mod users;
+mod waiting_line;
 
 async fn run(kind: Kind, test: impl AsyncFnOnce(Store)) {
     if let Some((_folder, store)) = new_store(kind).await {
@@ -206,7 +207,7 @@ fn end(op_id: &str, status: OperationStatus, ended_at: i64) -> OperationEnd {
 }
 
 fn end_of(op_id: &str, status: OperationStatus, ended_at: i64, outcome: Outcome) -> OperationEnd {
-    OperationEnd { op_id: op_id.to_owned(), status, compute_us: 7, error: None, ended_at, outcome }
+    OperationEnd { op_id: op_id.to_owned(), status, compute_us: 7, error: None, ended_at, outcome, line: None }
 }
 
 /// Reads what the records of all kinds have of an operation of `acct_1`.
@@ -352,50 +353,6 @@ on_both! {
         // a session that expires
         open(&store, &NewGateSession { node_id: FLEET, key: Some(&keys[0]), ..session(&[6; 32], "acct_1") }).await;
         assert_eq!((store.expire_gate_sessions(FLEET, 20).await.unwrap(), opens(6).await), (1, None));
-    }
-
-    async fn values_of_a_session_of_a_fleet_are_bounded_and_end_with_the_session(store: Store) {
-        store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
-        let at_rest = FleetKey { object: "key".to_owned(), bytes: 7, secret: vec![9; 72], facts: "{}".to_owned() };
-        for number in 1..=2 {
-            open(&store, &NewGateSession { node_id: FLEET, key: Some(&at_rest), ..session(&[number; 32], "acct_1") }).await;
-        }
-        let value = |name: &str, of_run: Option<i64>, bytes| NewSessionValue {
-            name: name.to_owned(),
-            session_digest: [1; 32],
-            of_run: of_run.map(|place| ("op_1".to_owned(), place)),
-            object: format!("object of {name}"),
-            bytes,
-            bytes_max: 100,
-        };
-        let keep = async |values: Vec<NewSessionValue>| store.submit(Unit { values, ..Unit::default() }).await;
-        keep(vec![value("op_1-1", Some(1), 30), value("hdl_1", Some(0), 0), value("hdl_2", None, 30)]).await.unwrap();
-        // all of a unit or nothing
-        assert!(matches!(keep(vec![value("hdl_3", None, 40), value("hdl_4", None, 1)]).await, Err(store::Error::ValuesFull)));
-        keep(vec![value("hdl_3", None, 40)]).await.unwrap();
-        let at = async |session: u8, name: &str| store.session_value(&[session; 32], name).await.unwrap();
-        assert_eq!(at(1, "hdl_2").await.unwrap().object.as_deref(), Some("object of hdl_2"));
-        assert_eq!((at(2, "hdl_2").await, at(1, "hdl_4").await), (None, None));
-        assert_eq!(store.fleet_key(&[1; 16]).await.unwrap().unwrap().value_bytes, 100);
-        let outputs = async || {
-            let outputs = store.outputs_of_run(&[1; 32], "op_1").await.unwrap();
-            outputs.into_iter().map(|value| (value.name, value.object.is_some())).collect::<Vec<_>>()
-        };
-        assert_eq!(outputs().await, [("hdl_1".to_owned(), true), ("op_1-1".to_owned(), true)]);
-        // another session's handle is unknown, and a value is deleted once
-        assert_eq!(store.forget_session_value(&[2; 32], "hdl_1").await.unwrap(), None);
-        assert_eq!(store.forget_session_value(&[1; 32], "hdl_1").await.unwrap().as_deref(), Some("object of hdl_1"));
-        assert_eq!(store.forget_session_value(&[1; 32], "hdl_1").await.unwrap(), None);
-        assert_eq!(outputs().await, [("hdl_1".to_owned(), false), ("op_1-1".to_owned(), true)]);
-        assert_eq!(store.forget_outputs_of_run(&[1; 32], "op_1").await.unwrap(), ["object of op_1-1"]);
-        assert_eq!(store.fleet_key(&[1; 16]).await.unwrap().unwrap().value_bytes, 70);
-        assert_eq!(store.value_objects().await.unwrap().len(), 2);
-        assert!(store.forget_values_of_ended_sessions(9).await.unwrap().is_empty());
-        store.end_gate_session(&[1; 32], SessionEnd::Deleted, 11).await.unwrap();
-        assert!(matches!(keep(vec![value("hdl_5", None, 0)]).await, Err(store::Error::SessionEnded)));
-        assert_eq!(at(1, "hdl_2").await, None);
-        assert_eq!(store.forget_values_of_ended_sessions(9).await.unwrap().len(), 2);
-        assert!(store.value_objects().await.unwrap().is_empty() && outputs().await.is_empty());
     }
 
     async fn what_a_node_left_behind_that_does_not_come_back_is_ended_and_forgotten(store: Store) {

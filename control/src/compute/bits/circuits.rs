@@ -47,6 +47,7 @@ use kept::CircuitText;
 use prepare::RunRequest;
 use recorded_run::RecordedRun;
 
+pub use running::resume;
 pub use stored::StoredNetlists;
 
 /// Errors of a request with a handle under which the session stores no ciphertext.

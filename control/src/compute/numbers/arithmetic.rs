@@ -36,6 +36,8 @@ use crate::web::path::PathParts;
 use crate::web::prefer::client_does_not_wait;
 use crate::work::numbers::Operation;
 
+pub use running::resume;
+
 /// Errors of an operation, the same for both paths.
 const ERRORS: [Code; 16] = [
     Code::InvalidOperation,

@@ -1,14 +1,17 @@
 //! The common part of all kinds of operations, from the reserved price to the answer: with a client that waits, or with a
 //! record that the client reads later.
 
+pub mod line;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::circuits::OperationStatus;
-use api::{AccountId, Code, OperationId};
+use api::{Code, OperationId};
 use axum::response::{IntoResponse, Response};
-use store::{NewOperation, NewOperationOf, OperationEnd, Outcome, Unit, Wanted};
+use store::{FLEET, KeptAnswer, LineEnd, NewOperation, NewOperationOf, OperationEnd, Outcome, Unit, Wanted};
 
+use self::line::Booking;
 use super::running::{Counted, Running, TooMany};
 use crate::billing::charge::microseconds;
 use crate::billing::ledger::{PaidBy, Reservation};
@@ -45,6 +48,12 @@ pub trait Kind: Send + Sync + Sized + 'static {
     /// Makes the error of an operation whose key was closed.
     fn gone(&self) -> ApiError;
 
+    /// Describes how the operation is booked, so that another node of a fleet can book it.
+    fn booking(&self) -> Booking;
+
+    /// Returns the operation's cost, in bootstraps of a gate or in compute units, for the order of the waiting line.
+    fn cost(&self) -> u64;
+
     /// Returns the error that the client gets for a failure.
     fn failure(&self, _: &Begun, error: ApiError) -> impl Future<Output = ApiError> + Send {
         std::future::ready(error)
@@ -75,9 +84,13 @@ pub struct Begun {
     pub op_id: OperationId,
     /// How the client wants its answer.
     pub reply: Reply,
-    account: AccountId,
+    by: PaidBy,
     created_at: Timestamp,
     started: Instant,
+    /// The number of the release, if the operation is in the waiting line of a fleet.
+    epoch: Option<i64>,
+    /// Which operations are counted with this one, and their largest number.
+    limit: (Option<Counted>, usize),
 }
 
 /// Enters an operation in the list of what this process computes, and reserves what the operation takes. Of the operations
@@ -86,19 +99,15 @@ pub async fn begin(
     compute: &Arc<Compute>,
     by: &PaidBy,
     reply: Reply,
-    (counted, most): (Option<Counted>, usize),
+    limit: (Option<Counted>, usize),
     wanted: Option<Wanted>,
 ) -> Result<Begun, ApiError> {
     let created_at = compute.clock.now();
     let op_id = ids::operation(created_at);
-    let running = compute.operations.begin(op_id.clone(), counted.clone(), most).map_err(|TooMany| {
-        let message = match counted {
-            Some(Counted::Session(_)) => format!("the session already runs {most} circuits"),
-            _ => format!("the account already runs {most} operations in the background"),
-        };
-        let message = format!("{message}: wait until one has ended");
-        ApiError::new(Code::RateLimited, message).retry_after(Duration::from_secs(1))
-    })?;
+    // the database counts the operations of the waiting line
+    let waits_in_line = compute.line.is_some() && !reply.waits;
+    let counted = limit.0.clone().filter(|_| !waits_in_line);
+    let running = compute.operations.begin(op_id.clone(), counted, limit.1).map_err(|TooMany| too_many(&limit))?;
     Ok(Begun {
         reservation: compute.ledger.reserve(by, wanted, created_at).await?,
         _unfinished: compute.unfinished.enter(),
@@ -106,21 +115,42 @@ pub async fn begin(
         compute: compute.clone(),
         op_id,
         reply,
-        account: by.account.clone(),
+        by: by.clone(),
         created_at,
         started: Instant::now(),
+        epoch: None,
+        limit,
     })
 }
 
+/// Returns the error for an operation that would be one too many.
+fn too_many((counted, most): &(Option<Counted>, usize)) -> ApiError {
+    let message = match counted {
+        Some(Counted::Session(_)) => format!("the session already runs {most} circuits"),
+        _ => format!("the account already runs {most} operations in the background"),
+    };
+    let message = format!("{message}: wait until one has ended");
+    ApiError::new(Code::RateLimited, message).retry_after(Duration::from_secs(1))
+}
+
+/// Asks for an operation, and answers the request: at the operation's end, or with its record if the client does not wait.
+/// In a fleet, an operation for which no client waits enters the waiting line. The results must have this shape.
+pub async fn run<K: Kind>(begun: Begun, kind: K, work: Work, shape: [usize; 2]) -> Result<Response, ApiError> {
+    match &begun.compute.line {
+        Some(_) if !begun.reply.waits => line::enter(begun, kind, work).await,
+        _ => ask(begun, kind, work, shape)?.answer().await,
+    }
+}
+
 /// An operation for which the worker was asked. Await [`Asked::answer`] next, because nothing else ends the operation.
-pub struct Asked<K> {
+struct Asked<K> {
     begun: Begun,
     kind: K,
     end: Ending,
 }
 
 /// Asks the worker. The results must have this shape.
-pub fn ask<K: Kind>(begun: Begun, kind: K, work: Work, shape: [usize; 2]) -> Result<Asked<K>, ApiError> {
+fn ask<K: Kind>(begun: Begun, kind: K, work: Work, shape: [usize; 2]) -> Result<Asked<K>, ApiError> {
     match work::ask(&begun.compute.worker, work, shape) {
         Ok(end) => Ok(Asked { begun, kind, end }),
         Err(error) => Err(RunError::from(error).or_gone(|| kind.gone())),
@@ -129,7 +159,7 @@ pub fn ask<K: Kind>(begun: Begun, kind: K, work: Work, shape: [usize; 2]) -> Res
 
 impl<K: Kind> Asked<K> {
     /// Answers the request. If the client leaves, the operation goes on and is charged (readings P24).
-    pub async fn answer(self) -> Result<Response, ApiError> {
+    async fn answer(self) -> Result<Response, ApiError> {
         if self.begun.reply.waits {
             let in_flight = self.begun.compute.in_flight.enter();
             let finished = tokio::spawn(async move {
@@ -181,11 +211,14 @@ impl<K: Kind> Asked<K> {
 impl Begun {
     /// Records the operation before its end, and returns the first answer, stored in the same unit.
     async fn put_on_record(&self, kind: &impl Kind) -> Result<Response, ApiError> {
-        let answer = ([PREFERENCE_APPLIED], kind.pending(self)?).into_response();
-        let (answer, keep) = self.reply.claim.keep(answer).await?;
+        let (answer, keep) = self.first_answer(kind).await?;
         let unit = Unit { operation: Some(self.as_new(kind)), keep, ..Unit::default() };
         self.compute.store.submit(unit).await?;
         Ok(answer)
+    }
+
+    async fn first_answer(&self, kind: &impl Kind) -> Result<(Response, Option<KeptAnswer>), ApiError> {
+        self.reply.claim.keep(([PREFERENCE_APPLIED], kind.pending(self)?).into_response()).await
     }
 
     /// Makes the unit that records a completed operation, whose computation took this long.
@@ -194,9 +227,19 @@ impl Begun {
         Unit { operation: Some(self.as_new(kind)), operation_end: Some(end), ..Unit::default() }
     }
 
-    async fn end_uncharged(&self, status: OperationStatus, error: Option<(String, String)>, outcome: Outcome) {
+    /// Records an end without results. Returns whether this call has ended the operation.
+    async fn end_without_results(
+        &self,
+        status: OperationStatus,
+        error: Option<(String, String)>,
+        outcome: Outcome,
+    ) -> Result<(), store::Error> {
         let end = OperationEnd { error, ..self.end(status, outcome, self.started.elapsed()) };
-        match self.compute.store.submit(Unit { operation_end: Some(end), ..Unit::default() }).await {
+        self.compute.store.submit(Unit { operation_end: Some(end), ..Unit::default() }).await
+    }
+
+    async fn end_uncharged(&self, status: OperationStatus, error: Option<(String, String)>, outcome: Outcome) {
+        match self.end_without_results(status, error, outcome).await {
             Ok(()) | Err(store::Error::OperationEnded) => {}
             Err(cause) => {
                 tracing::error!(%cause, op_id = self.op_id.as_str(), "an operation's end could not be recorded")
@@ -207,11 +250,17 @@ impl Begun {
     fn as_new(&self, kind: &impl Kind) -> NewOperation {
         NewOperation {
             op_id: self.op_id.as_str().to_owned(),
-            account_id: self.account.as_str().to_owned(),
-            node_id: self.compute.sessions.node_id.clone(),
+            account_id: self.by.account.as_str().to_owned(),
+            node_id: self.node_id(),
             created_at: self.created_at.0,
             of: kind.as_new(),
         }
+    }
+
+    /// The node that ends the operation: the fleet, if the operation is in its waiting line.
+    fn node_id(&self) -> String {
+        let in_line = self.compute.line.is_some() && !self.reply.waits;
+        if in_line { FLEET.to_owned() } else { self.compute.sessions.node_id.clone() }
     }
 
     fn end(&self, status: OperationStatus, outcome: Outcome, took: Duration) -> OperationEnd {
@@ -222,6 +271,7 @@ impl Begun {
             error: None,
             ended_at: self.compute.clock.now().0,
             outcome,
+            line: self.epoch.map(LineEnd::Released),
         }
     }
 }

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use api::circuits::{CancelledOperation, OperationError, OperationStatus};
 use api::{Code, OperationId};
-use store::{OperationRecord, RecordedOf, Store};
+use store::{FLEET, OperationRecord, RecordedOf, Store};
 
+use super::life::line;
 use crate::caller::Caller;
 use crate::clock::Timestamp;
 use crate::compute::Compute;
@@ -45,7 +46,8 @@ pub async fn find<T>(
 impl<T> Found<T> {
     /// Returns the status of the operation and, while it runs, how many of its gates or steps are done.
     pub fn status(&self, compute: &Compute) -> (OperationStatus, Option<u64>) {
-        match (self.record.status, compute.worker.done(&self.op_id)) {
+        let of_line = self.record.line_done.map(i64::unsigned_abs);
+        match (self.record.status, compute.worker.done(&self.op_id).max(of_line)) {
             (OperationStatus::Pending, Some(done @ 1..)) => (OperationStatus::Running, Some(done)),
             (status, _) => (status, None),
         }
@@ -67,6 +69,11 @@ impl<T> Found<T> {
         let Found { op_id, record, .. } = self;
         if record.status.has_ended() {
             return Ok(CancelledOperation { op_id, cancelled: false });
+        }
+        if record.node_id.as_deref() == Some(FLEET) && compute.line.is_some() {
+            line::cancel(compute, &caller.account, &op_id).await?;
+            let Found { record, .. } = find(compute, caller, op_id.as_str(), Some).await?;
+            return Ok(CancelledOperation { op_id, cancelled: record.status == OperationStatus::Cancelled });
         }
         let ran_here = compute.operations.ended(&op_id, || compute.worker.cancel(&op_id)).await;
         let Found { record, .. } = find(compute, caller, op_id.as_str(), Some).await?;

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use api::encryption_keys::KeyParams;
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
@@ -50,6 +51,18 @@ pub struct RowAccess {
 
 /// Something that is read for a worker.
 pub type Reading<T> = Pin<Box<dyn Future<Output = Result<Option<T>, ApiError>> + Send>>;
+
+/// Whether a checkpoint was kept. False: another node has the operation.
+pub type Kept = Pin<Box<dyn Future<Output = Result<bool, ApiError>> + Send>>;
+
+/// The checkpoints of operations, as an API node keeps them.
+pub trait Checkpoints: Send + Sync {
+    /// Returns the last checkpoint of the operation with this id.
+    fn read(&self, id: String) -> Reading<Bytes>;
+
+    /// Keeps a checkpoint, in place of the one before.
+    fn keep(&self, id: String, bytes: Bytes) -> Kept;
+}
 
 /// The keys of a fleet, as an API node knows them.
 pub trait FleetKeys: Send + Sync {

@@ -8,17 +8,17 @@ use bytes::Bytes;
 use engine::Error;
 use fleet::asker::{Asked, Asker};
 use fleet::asking::NotAnswered;
-use fleet::broker::{Broker, Topic, Unreachable};
+use fleet::broker::{Broker, Queue, Topic, Unreachable};
 use fleet::member::Ears;
 use parking_lot::Mutex;
 
-use super::POOL;
-use super::access::FleetKeys;
+use super::access::{Checkpoints, FleetKeys};
 use super::content::{self, Callback};
 use super::internal::Internal;
 use super::member::Member;
 use super::news::News;
 use super::pending::Pending;
+use super::{OPERATIONS_MAX, POOL};
 use crate::ids;
 use crate::web::error::ApiError;
 use crate::work::at_rest::{KeysAtRest, RestingKey};
@@ -72,8 +72,9 @@ impl Fleet {
         let plaintexts = Arc::new(SharedPlaintexts::new(memory_bytes() / MATRICES_SHARE));
         let asker = Asker::new(broker.clone(), ears.clone(), member.clone(), POOL.to_owned());
         let pending = Arc::new(Pending::default());
-        let keys = Default::default();
-        let internal = Arc::new(Internal { pending: pending.clone(), asker: asker.clone(), keys });
+        let (keys, checkpoints) = Default::default();
+        let internal = Internal { pending: pending.clone(), asker: asker.clone(), keys, checkpoints };
+        let internal = Arc::new(internal);
         let shapes = Mutex::default();
         Fleet { shared: Arc::new(Shared { broker, ears, asker, pending, internal, url, member, plaintexts, shapes }) }
     }
@@ -81,6 +82,11 @@ impl Fleet {
     /// Chooses where the internal listener finds keys. Only the first call counts.
     pub fn find_keys_in(&self, keys: Arc<dyn FleetKeys>) {
         self.shared.internal.keys.get_or_init(|| keys);
+    }
+
+    /// Chooses where checkpoints of operations are kept. Only the first call counts.
+    pub fn keep_checkpoints_in(&self, checkpoints: Arc<dyn Checkpoints>) {
+        self.shared.internal.checkpoints.get_or_init(|| checkpoints);
     }
 
     /// Returns the state of the internal listener.
@@ -170,8 +176,48 @@ impl Fleet {
     }
 }
 
+/// The workers of a fleet, asked for operations that the waiting line has released. They have a separate queue, so requests
+/// whose client waits do not wait behind them.
+pub struct ForOperations(pub Fleet);
+
+impl Worker for ForOperations {
+    fn ask(&self, work: Work) -> Result<Ending, WorkError> {
+        Ok(self.0.ask_in(Queue::Operations, work))
+    }
+
+    fn done(&self, id: &OperationId) -> Option<u64> {
+        self.0.done(id)
+    }
+
+    fn cancel(&self, id: &OperationId) {
+        self.0.cancel(id);
+    }
+}
+
 impl Worker for Fleet {
     fn ask(&self, work: Work) -> Result<Ending, WorkError> {
+        Ok(self.ask_in(Queue::Run, work))
+    }
+
+    fn done(&self, id: &OperationId) -> Option<u64> {
+        self.shared.asker.done(id.as_str())
+    }
+
+    fn cancel(&self, id: &OperationId) {
+        let (asker, id) = (self.shared.asker.clone(), id.clone());
+        tokio::spawn(async move { asker.cancel(id.as_str()).await });
+    }
+}
+
+impl Fleet {
+    /// Returns how many operations the workers that are there compute at the same time.
+    pub fn operations_room(&self) -> u64 {
+        let workers = self.shared.ears.workers.lock();
+        let ready = workers.live(Instant::now()).filter(|worker| worker.pool == POOL && !worker.draining);
+        ready.count() as u64 * OPERATIONS_MAX
+    }
+
+    fn ask_in(&self, queue: Queue, work: Work) -> Ending {
         let (shared, id, deadline) = (self.shared.clone(), work.id.clone(), work.deadline);
         let (flow, units) = (work.key.label(), units(&work.question));
         let bytes = Bytes::from(write_work(&work));
@@ -180,8 +226,8 @@ impl Worker for Fleet {
         let (url, held) = (shared.url.clone(), tokens.clone());
         let content =
             move |_attempt: u32| content::write(Callback { url: url.clone(), token: held.new_token() }, &bytes);
-        Ok(Box::pin(async move {
-            let asked = Asked { id: id.as_str().to_owned(), flow, units, deadline, content: Box::new(content) };
+        Box::pin(async move {
+            let asked = Asked { id: id.as_str().to_owned(), queue, flow, units, deadline, content: Box::new(content) };
             let answer = shared.asker.ask(asked).await;
             // the tokens are of no use from now on
             drop(tokens);
@@ -197,16 +243,7 @@ impl Worker for Fleet {
                     WorkEnd::Failed(WorkError::Away)
                 }
             }
-        }))
-    }
-
-    fn done(&self, id: &OperationId) -> Option<u64> {
-        self.shared.asker.done(id.as_str())
-    }
-
-    fn cancel(&self, id: &OperationId) {
-        let (asker, id) = (self.shared.asker.clone(), id.clone());
-        tokio::spawn(async move { asker.cancel(id.as_str()).await });
+        })
     }
 }
 

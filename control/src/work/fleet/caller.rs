@@ -77,6 +77,31 @@ impl Caller {
         Ok(Zeroizing::new(self.get(url, NoAnswer::Gone).await?.to_vec()))
     }
 
+    /// Reads the last checkpoint of an operation. `None`: there is none.
+    ///
+    /// # Errors
+    /// When the API node does not answer, or the token is of no use.
+    pub async fn checkpoint(&self, callback: &Callback) -> Result<Option<Bytes>, NoAnswer> {
+        match self.get(format!("{}/checkpoints/{}", callback.url, callback.token), NoAnswer::Gone).await {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(NoAnswer::Gone) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Hands a checkpoint to the API node.
+    ///
+    /// # Errors
+    /// When the API node does not keep it.
+    pub async fn keep_checkpoint(&self, callback: &Callback, bytes: Vec<u8>) -> Result<(), NoAnswer> {
+        let url = format!("{}/checkpoints/{}", callback.url, callback.token);
+        match self.client.post(&url).body(bytes).send().await {
+            Ok(answer) if answer.status().is_success() => Ok(()),
+            Ok(answer) => Err(NoAnswer::Away(answer.status().to_string())),
+            Err(error) => Err(NoAnswer::Away(error.without_url().to_string())),
+        }
+    }
+
     /// Returns the end of a request.
     ///
     /// # Errors

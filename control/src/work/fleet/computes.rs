@@ -1,27 +1,34 @@
 //! A worker computes the work that it took from a lane.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::OperationId;
 use bytes::Bytes;
 use engine::Error;
+use fleet::broker::Queue;
 use fleet::presence::{Load, Presence, SPEAKS};
 use fleet::serving::{Handled, Handler, Handling, Taken};
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 
 use super::caller::{Caller, NoAnswer};
-use super::content::{self, INLINE_BYTES_MAX};
+use super::content::{self, Callback, INLINE_BYTES_MAX};
 use super::worker_keys::WorkerKeys;
 use crate::web::openapi::VERSION;
 use crate::work::here::Here;
 use crate::work::key::KeyName;
-use crate::work::question::{WorkEnd, WorkError, Worker};
+use crate::work::question::{Question, Work, WorkEnd, WorkError, Worker};
 use crate::work::{DeviceState, read_work, write_end};
 
 /// Work that the engine cannot take now is delivered again after this time.
 const BUSY: Duration = Duration::from_millis(100);
 /// Work whose key or device is away is delivered again after this time.
 const AWAY: Duration = Duration::from_millis(500);
+
+/// Largest number of callbacks that are remembered for work that another member asked for again.
+const CALLBACKS_MAX: usize = 1024;
 
 /// Computes with the engine of this process.
 pub struct Computes {
@@ -30,18 +37,29 @@ pub struct Computes {
     caller: Caller,
     worker: String,
     pool: String,
+    /// How to answer the member that asked last, for work that more than one member asked for.
+    callbacks: Arc<Mutex<HashMap<String, Callback>>>,
+    /// About how much of a circuit is lost if the worker dies.
+    checkpoint_period: Duration,
 }
 
 impl Computes {
     /// Makes the handler of a worker with this name in this pool.
-    pub fn new(here: Here, keys: WorkerKeys, caller: Caller, worker: String, pool: String) -> Arc<Computes> {
-        Arc::new(Computes { here, keys, caller, worker, pool })
+    pub fn new(
+        here: Here,
+        keys: WorkerKeys,
+        caller: Caller,
+        (worker, pool): (String, String),
+        checkpoint_period: Duration,
+    ) -> Arc<Computes> {
+        Arc::new(Computes { here, keys, caller, worker, pool, callbacks: Arc::default(), checkpoint_period })
     }
 }
 
 impl Handler for Computes {
-    fn handle(&self, Taken { head, content, deadline }: Taken) -> Handling {
+    fn handle(&self, Taken { head, queue, content, deadline }: Taken) -> Handling {
         let (here, keys, caller) = (self.here.clone(), self.keys.clone(), self.caller.clone());
+        let (callbacks, period) = (self.callbacks.clone(), self.checkpoint_period);
         Box::pin(async move {
             let (callback, inline) = match content::read(&content) {
                 Ok(read) => read,
@@ -67,9 +85,36 @@ impl Handler for Computes {
             keys.know(work.key, callback.clone());
             let (id, key) = (work.id.clone(), work.key);
             // the message's deadline, because the operands may have been written for an earlier message
-            let end = match here.ask(crate::work::Work { deadline, ..work }) {
-                Ok(ending) => ending.await,
-                Err(error) => WorkEnd::Failed(error),
+            let work = Work { deadline, ..work };
+            let in_parts = queue == Queue::Operations && matches!(work.question, Question::Circuit(_));
+            let end = if in_parts {
+                let checkpoint = match caller.checkpoint(&callback).await {
+                    Ok(checkpoint) => checkpoint,
+                    Err(NoAnswer::Token | NoAnswer::Gone) => return Handled::Again,
+                    Err(NoAnswer::Away(error)) => {
+                        tracing::warn!(error, "a checkpoint could not be fetched");
+                        return Handled::GiveBack(AWAY);
+                    }
+                };
+                let keep = {
+                    let (caller, callback, callbacks, id) =
+                        (caller.clone(), callback.clone(), callbacks.clone(), head.id.clone());
+                    move |values: Vec<u8>| -> BoxFuture<'static, ()> {
+                        let callback = callbacks.lock().get(&id).cloned().unwrap_or_else(|| callback.clone());
+                        let caller = caller.clone();
+                        Box::pin(async move {
+                            if let Err(error) = caller.keep_checkpoint(&callback, values).await {
+                                tracing::warn!(%error, "a checkpoint was not kept");
+                            }
+                        })
+                    }
+                };
+                here.compute_in_parts(work, checkpoint.as_deref(), period, &keep).await
+            } else {
+                match here.ask(work) {
+                    Ok(ending) => ending.await,
+                    Err(error) => WorkEnd::Failed(error),
+                }
             };
             match &end {
                 WorkEnd::Failed(WorkError::Engine(Error::Busy { .. })) => return Handled::GiveBack(BUSY),
@@ -82,6 +127,7 @@ impl Handler for Computes {
                 }
                 _ => {}
             }
+            let callback = callbacks.lock().remove(&head.id).unwrap_or(callback);
             let bytes = Bytes::from(write_end(&id, &end));
             if bytes.len() <= INLINE_BYTES_MAX {
                 return Handled::Answer(bytes);
@@ -99,6 +145,14 @@ impl Handler for Computes {
     fn poison(&self, id: &str) -> Bytes {
         let cause = "the work was not finished by several workers".to_owned();
         failed(id, WorkError::Engine(Error::Device(cause)))
+    }
+
+    fn asked_again(&self, id: &str, content: Bytes) {
+        let Ok((callback, _)) = content::read(&content) else { return };
+        let mut callbacks = self.callbacks.lock();
+        if callbacks.len() < CALLBACKS_MAX {
+            callbacks.insert(id.to_owned(), callback);
+        }
     }
 
     fn done(&self, id: &str) -> u64 {

@@ -12,7 +12,7 @@ use axum::routing::get;
 use fleet::asker::Asker;
 use fleet::message::{Answer, Word};
 
-use super::access::FleetKeys;
+use super::access::{Checkpoints, FleetKeys};
 use super::pending::{Pending, Refused};
 
 /// Largest end of work in bytes: the results of the largest circuit, and a head.
@@ -23,12 +23,17 @@ pub struct Internal {
     pub(super) pending: Arc<Pending>,
     pub(super) asker: Arc<Asker>,
     pub(super) keys: OnceLock<Arc<dyn FleetKeys>>,
+    pub(super) checkpoints: OnceLock<Arc<dyn Checkpoints>>,
 }
+
+/// Largest checkpoint in bytes: the values between two levels of the largest circuit.
+const CHECKPOINT_BYTES_MAX: usize = 64 << 20;
 
 /// Makes the routes of the internal listener.
 pub fn router(state: Arc<Internal>) -> Router {
     Router::new()
         .route("/requests/{token}", get(operands).post(end))
+        .route("/checkpoints/{token}", get(checkpoint).post(keep_checkpoint))
         .route("/keys/{token}", get(key))
         .route("/keys/{token}/rows/{row_index}", get(row))
         .with_state(state)
@@ -53,6 +58,35 @@ async fn end(State(state): State<Arc<Internal>>, Path(token): Path<String>, body
         Some(id) => {
             state.asker.hear(Answer { id, word: Word::Ended(end) });
             StatusCode::NO_CONTENT
+        }
+    }
+}
+
+async fn checkpoint(State(state): State<Arc<Internal>>, Path(token): Path<String>) -> Response {
+    let (Some(id), Some(checkpoints)) = (state.pending.id(&token), state.checkpoints.get()) else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
+    match checkpoints.read(id).await {
+        Ok(Some(bytes)) => bytes.into_response(),
+        Ok(None) => StatusCode::GONE.into_response(),
+        Err(error) => {
+            tracing::warn!(error = error.message, "a checkpoint could not be read");
+            StatusCode::SERVICE_UNAVAILABLE.into_response()
+        }
+    }
+}
+
+async fn keep_checkpoint(State(state): State<Arc<Internal>>, Path(token): Path<String>, body: Body) -> StatusCode {
+    let (Some(id), Some(checkpoints)) = (state.pending.id(&token), state.checkpoints.get()) else {
+        return StatusCode::NOT_FOUND;
+    };
+    let Ok(bytes) = to_bytes(body, CHECKPOINT_BYTES_MAX).await else { return StatusCode::PAYLOAD_TOO_LARGE };
+    match checkpoints.keep(id, bytes).await {
+        Ok(true) => StatusCode::NO_CONTENT,
+        Ok(false) => StatusCode::GONE,
+        Err(error) => {
+            tracing::warn!(error = error.message, "a checkpoint could not be kept");
+            StatusCode::SERVICE_UNAVAILABLE
         }
     }
 }
@@ -100,7 +134,7 @@ mod tests {
         let ears = Arc::<Ears>::default();
         let broker = Arc::new(LocalBroker::default().connect("api", ears.listener()));
         let asker = Asker::new(broker, ears, "api".to_owned(), "default".to_owned());
-        Arc::new(Internal { pending: Arc::default(), asker, keys: OnceLock::new() })
+        Arc::new(Internal { pending: Arc::default(), asker, keys: OnceLock::new(), checkpoints: OnceLock::new() })
     }
 
     async fn send(state: &Arc<Internal>, method: &str, path: String, body: &'static [u8]) -> (u16, Bytes) {
@@ -121,6 +155,8 @@ mod tests {
         assert_eq!(send(&state, "POST", format!("/requests/{guess}"), b"end").await.0, 404);
         assert_eq!(send(&state, "GET", format!("/keys/{guess}"), b"").await.0, 404);
         assert_eq!(send(&state, "GET", format!("/keys/{guess}/rows/0"), b"").await.0, 404);
+        assert_eq!(send(&state, "GET", format!("/checkpoints/{guess}"), b"").await.0, 404);
+        assert_eq!(send(&state, "POST", format!("/checkpoints/{guess}"), b"values").await.0, 404);
         let fetched = send(&state, "GET", format!("/requests/{token}"), b"").await;
         assert_eq!(fetched, (200, Bytes::from_static(b"operands")));
         assert_eq!(send(&state, "GET", format!("/requests/{token}"), b"").await.0, 410);

@@ -67,6 +67,11 @@ impl Pending {
         self.list.lock().get(&digest(token)).map(|request| request.key)
     }
 
+    /// Returns the id of a request.
+    pub fn id(&self, token: &str) -> Option<String> {
+        self.list.lock().get(&digest(token)).map(|request| request.id.clone())
+    }
+
     /// Takes a request's token for its end. Returns the request's id, the first time.
     pub fn end(&self, token: &str) -> Option<String> {
         self.list.lock().remove(&digest(token)).map(|request| request.id)

@@ -1,10 +1,11 @@
 //! The worker part of a process: takes work from the broker, and overwrites keys whose time is over.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use fleet::broker::{Broker, Heard, Topic};
+use fleet::broker::{Broker, Heard, Queue, Topic};
 use fleet::message::{Answer, Word};
 use fleet::serving::{RoomMax, Serving};
 use tokio::runtime::Handle;
@@ -15,7 +16,7 @@ use super::member::Member;
 use super::news::News;
 use super::session_key::FleetSeal;
 use super::worker_keys::WorkerKeys;
-use super::{FleetConfig, POOL};
+use super::{FleetConfig, OPERATIONS_MAX, POOL};
 use crate::blobs::{Blobs, BucketConfig, ObjectKind};
 use crate::resource::Resource;
 use crate::sealing::AccountSeals;
@@ -39,13 +40,25 @@ const KEY_BYTES_LARGEST: u64 = 64 << 20;
 
 /// The worker part of a process.
 pub struct WorkerPart {
-    /// Takes work.
-    pub serving: Arc<Serving>,
+    /// Takes requests.
+    serving: Arc<Serving>,
+    /// Takes operations of the waiting line.
+    operations: Arc<Serving>,
     broker: Arc<dyn Broker>,
     keys: WorkerKeys,
 }
 
 impl WorkerPart {
+    /// Returns the number of requests and operations that this worker computes.
+    pub fn running(&self) -> u64 {
+        self.serving.running() + self.operations.running()
+    }
+
+    /// Returns how many messages were delivered more than once.
+    pub fn redelivered(&self) -> u64 {
+        [&self.serving, &self.operations].map(|part| part.redelivered.load(Ordering::Relaxed)).iter().sum()
+    }
+
     /// Returns how often a key was not open when its work came.
     pub fn key_misses(&self) -> u64 {
         self.keys.missed()
@@ -53,7 +66,8 @@ impl WorkerPart {
 
     /// Takes no more work, and waits until all work has ended, at most this long.
     pub async fn drain(&self, most: Duration) {
-        if !self.serving.drain(most).await {
+        let (requests, operations) = tokio::join!(self.serving.drain(most), self.operations.drain(most));
+        if !(requests && operations) {
             tracing::warn!("some work did not end in time; other workers compute it again");
         }
     }
@@ -85,11 +99,14 @@ pub fn start_worker(
     here.find_keys_in(Arc::new(keys.clone()));
     let name = config.worker_name.clone().unwrap_or_else(|| member.name.clone());
     hear_ends(member, here.clone(), name.clone());
-    let computes = Computes::new(here.clone(), keys.clone(), caller, name, POOL.to_owned());
+    let computes = Computes::new(here.clone(), keys.clone(), caller, (name, POOL.to_owned()), config.checkpoint_period);
     let room = RoomMax { messages: MESSAGES_MAX, units: (BATCHES * here.batch_rows()).max(1) };
-    let serving = Serving::start(member.broker.clone(), member.ears.clone(), computes, room);
+    let (broker, ears) = (&member.broker, &member.ears);
+    let serving = Serving::start(broker.clone(), ears.clone(), computes.clone(), Queue::Run, room);
+    let room = RoomMax { messages: OPERATIONS_MAX, units: u64::MAX };
+    let operations = Serving::start(broker.clone(), ears.clone(), computes, Queue::Operations, room);
     tokio::spawn(watch(Arc::downgrade(&serving), member.broker.clone(), here.clone(), keys.clone()));
-    Ok(WorkerPart { serving, broker: member.broker.clone(), keys })
+    Ok(WorkerPart { serving, operations, broker: member.broker.clone(), keys })
 }
 
 /// Overwrites keys whose end the member hears of, and tells the member that waits.

@@ -72,6 +72,17 @@ impl OpenNumbersKey {
         Ok(PlannedOperation { question, result })
     }
 
+    /// Makes the plan of work again that [`OpenNumbersKey::work`] made. Returns the work with the plan, and the properties of its
+    /// result.
+    ///
+    /// # Errors
+    /// When the work is not of this key.
+    pub fn plan_again(&self, work: Work) -> Result<(Work, ResultFacts), ApiError> {
+        let Question::Numbers(question) = work.question else { return Err(ApiError::internal("work of another kind")) };
+        let PlannedOperation { question, result } = self.plan(question.asked, question.operands)?;
+        Ok((Work { question: Question::Numbers(question), ..work }, result))
+    }
+
     /// Makes the work of a planned operation.
     pub fn work(&self, id: OperationId, planned: PlannedOperation, deadline: Instant) -> Work {
         Work { id, key: self.name, weight: self.weight, question: Question::Numbers(planned.question), deadline }

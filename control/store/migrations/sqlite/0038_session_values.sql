@@ -2,7 +2,7 @@
 
 CREATE TABLE session_values (
     -- the handle, or a name within the run
-    name TEXT PRIMARY KEY,
+    name TEXT NOT NULL PRIMARY KEY,
     session_digest BLOB NOT NULL REFERENCES gate_sessions (digest) ON DELETE CASCADE,
     -- the run whose output this is, and which output
     op_id TEXT,

@@ -1,11 +1,13 @@
 //! The run of a circuit: the parts of its life that other kinds of operations do not have.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::MilliYen;
 use api::circuits::{CircuitOperation, CircuitOutputs, OperationStatus};
 use axum::response::Response;
+use serde::{Deserialize, Serialize};
 use store::{CircuitOutcome, NewCircuitRun, NewOperationOf, NewSessionValue, Outcome, SessionEnd, Unit};
 
 use super::prepare::{Prepared, RunRequest, prepare};
@@ -16,11 +18,12 @@ use crate::caller::Caller;
 use crate::compute::Compute;
 use crate::compute::bits::sessions;
 use crate::compute::bits::workbench::{EncryptedValue, Keeping, Made, Output, Room, Run, Workbench};
+use crate::compute::operation::life::line::{self, Booking, Taken};
 use crate::compute::operation::life::{self, Begun, Kind, Reply};
 use crate::compute::operation::running::Counted;
 use crate::ids;
 use crate::web::error::ApiError;
-use crate::work::{Figures, Form, Gate, LweList, OpenKey, PlanFacts, Rows};
+use crate::work::{self, Figures, Form, Gate, LweList, OpenKey, PlanFacts, Rows};
 
 /// Runs a circuit. If no client waits, the results are kept until the client fetches them.
 pub async fn run(
@@ -68,9 +71,53 @@ pub async fn run(
     };
     let shape = [run.output_widths.iter().sum(), inputs.dimension() + 1];
     let work = key.work(begun.op_id.clone(), circuit.question(inputs), deadline);
-    let asked = life::ask(begun, run, work, shape)?;
     drop(reserved);
-    asked.answer().await
+    life::run(begun, run, work, shape).await
+}
+
+/// What another node of a fleet needs to book a run, besides the run's record.
+#[derive(Serialize, Deserialize)]
+struct CircuitBooking {
+    by_gate: BTreeMap<String, u64>,
+    levels: u64,
+    plan: PlanFacts,
+    output_widths: Vec<usize>,
+    is_tfhe_rs: bool,
+    handles: bool,
+}
+
+/// Computes a run that this node has released from the waiting line, and books its end.
+pub async fn resume(compute: &Arc<Compute>, taken: &Taken, record: &store::CircuitRun) -> Result<(), ApiError> {
+    let booking: CircuitBooking = taken.of()?;
+    let session = compute.sessions.by_digest(&taken.by.account, &record.session_digest).await?;
+    let session = session.ok_or_else(|| sessions::ended(SessionEnd::Deleted))?;
+    let gate = |(name, count): (&String, &u64)| Some((Gate::from_name(name)?, *count));
+    let counts: Option<Vec<_>> = booking.by_gate.iter().map(gate).collect();
+    let counts = counts.ok_or_else(|| ApiError::internal("the booking of a run names an unknown gate"))?;
+    let (key, bench) = (*session.key, session.bench.clone());
+    let bytes = super::value_bytes(&key, booking.output_widths.iter().sum());
+    let busy = |_| ApiError::unavailable("values", "the node has no memory left for results");
+    let [room, record_room] = [bytes, 0].map(|bytes| bench.memory.reserve(bytes).map_err(busy));
+    let op_id = taken.released.op_id.parse().map_err(ApiError::internal)?;
+    let run = CircuitRun {
+        on_bench: OnBench::begin(bench, Run::new(op_id, record_room?))?,
+        charge_to: ChargeTo { digest: session.record.digest, paid_by: taken.by.clone() },
+        key,
+        price: tariff::price_of(counts.iter().copied()),
+        by_gate: charge::by_gate(&counts)?,
+        counts,
+        levels: booking.levels,
+        plan: booking.plan,
+        output_widths: booking.output_widths,
+        form: if booking.is_tfhe_rs { Form::TfheRs } else { Form::Ango },
+        outputs: if booking.handles { CircuitOutputs::Handles } else { CircuitOutputs::Ciphertexts },
+        inputs_room: None,
+        outputs_room: Some(room?),
+    };
+    drop(session);
+    let shape = [run.output_widths.iter().sum(), work::words_bytes(&key) / 4];
+    let work = line::read_object(compute, taken).await?;
+    line::compute_and_book(compute, taken, run, work, shape).await
 }
 
 /// A run in its session's memory. Dropping this value drops the run, unless `stays` is set because the client will fetch
@@ -164,6 +211,22 @@ impl Kind for CircuitRun {
 
     fn gone(&self) -> ApiError {
         gone(&self.on_bench.bench)
+    }
+
+    fn booking(&self) -> Booking {
+        let booking = CircuitBooking {
+            by_gate: self.counts.iter().map(|(gate, count)| (gate.name().to_owned(), *count)).collect(),
+            levels: self.levels,
+            plan: self.plan,
+            output_widths: self.output_widths.clone(),
+            is_tfhe_rs: self.form == Form::TfheRs,
+            handles: self.outputs == CircuitOutputs::Handles,
+        };
+        Booking::of(&self.charge_to.paid_by, booking)
+    }
+
+    fn cost(&self) -> u64 {
+        self.plan.bootstraps
     }
 }
 

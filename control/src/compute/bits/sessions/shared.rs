@@ -180,10 +180,11 @@ impl Sessions {
         self.open.forget_unread(BELIEVED);
         self.store.expire_gate_sessions(FLEET, self.clock.now().0).await?;
         for (digest, object) in self.store.ended_fleet_keys(REMOVED_MAX).await? {
+            shared.values.forget_values_of(&digest).await?;
             shared.objects.remove(&object).await;
             self.store.forget_fleet_key(&digest).await?;
         }
-        shared.values.forget_ended(REMOVED_MAX).await
+        Ok(())
     }
 
     /// Removes objects of keys that no row names. A request that ended between the object and the row left them.

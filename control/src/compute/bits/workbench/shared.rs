@@ -179,9 +179,9 @@ impl SharedShelf {
 }
 
 impl SharedValues {
-    /// Removes the values of ended sessions, at most this many.
-    pub async fn forget_ended(&self, most: i64) -> Result<(), store::Error> {
-        for object in self.store.forget_values_of_ended_sessions(most).await? {
+    /// Removes the values of a session that has ended.
+    pub async fn forget_values_of(&self, session_digest: &[u8]) -> Result<(), store::Error> {
+        for object in self.store.forget_values_of(session_digest).await? {
             self.objects.remove(&object).await;
         }
         Ok(())

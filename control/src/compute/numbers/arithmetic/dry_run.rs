@@ -36,7 +36,7 @@ pub async fn plan(
     });
     let Outlook { result, key_switches, result_bytes } = planning.await??;
     let pinned = compute.vault.pinned().into_iter().chain(ids).collect();
-    let evicted = check_room(compute, caller, result_bytes, pinned).await?;
+    let evicted = check_room(compute, &caller.into(), result_bytes, pinned).await?;
     let price = OperationPrice::of(operation, compute.ledger.rate());
     compute.ledger.check_units(&PaidBy::from(caller), &price, compute.clock.now()).await?;
     Ok(ComputePlan {

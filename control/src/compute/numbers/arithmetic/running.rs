@@ -7,15 +7,15 @@ use api::CiphertextId;
 use api::compute::ComputeOperation;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use store::{
-    ArithmeticOutcome, ArithmeticUsage, EncryptionKey, NewArithmetic, NewCiphertext, NewEvent, NewOperationOf, Outcome,
-    Unit,
+    ArithmeticOutcome, ArithmeticUsage, NewArithmetic, NewCiphertext, NewEvent, NewOperationOf, Outcome, Unit,
 };
 
 use super::prepare::Prepared;
 use crate::billing::charge::{microseconds, milliseconds};
-use crate::billing::compute_units::OperationPrice;
+use crate::billing::compute_units::{OperationPrice, UsdRate};
 use crate::billing::ledger::{PaidBy, wanted_units};
 use crate::caller::Caller;
 use crate::clock::Timestamp;
@@ -23,6 +23,7 @@ use crate::compute::Compute;
 use crate::compute::numbers::ciphertexts::{ROOM_ATTEMPTS, no_room};
 use crate::compute::numbers::keys::{or_deleted, unknown_key};
 use crate::compute::numbers::vault::{Pinned, Shelf};
+use crate::compute::operation::life::line::{self, Booking, Taken};
 use crate::compute::operation::life::{self, Begun, Kind, Reply};
 use crate::compute::operation::running::Counted;
 use crate::events::{EventType, event};
@@ -33,7 +34,7 @@ use crate::web::body::Reserved;
 use crate::web::error::ApiError;
 use crate::web::octets;
 use crate::work::numbers::{OpenNumbersKey, Operation, ResultFacts, Tail};
-use crate::work::{Figures, Gate, Rows};
+use crate::work::{Figures, Gate, KeyName, Rows};
 
 /// Largest number of operations that one account may run in the background at the same time.
 const BACKGROUND_MAX: usize = 64;
@@ -53,48 +54,87 @@ pub async fn run(
     with_result: bool,
 ) -> Result<Response, ApiError> {
     let facts = planned.result;
-    check_room(compute, &caller, key.result_bytes(&facts), compute.vault.pinned()).await?;
     let by = PaidBy::from(&caller);
+    check_room(compute, &by, key.result_bytes(&facts), compute.vault.pinned()).await?;
     let price = OperationPrice::of(operation, compute.ledger.rate());
     let counted = ((!reply.waits).then(|| Counted::Background(caller.account.clone())), BACKGROUND_MAX);
     let begun = life::begin(compute, &by, reply, counted, wanted_units(&by, &price)).await?;
     let (work, shape) = (key.work(begun.op_id.clone(), planned, deadline), key.result_shape(&facts));
-    let kind =
-        Arithmetic { caller, record, key, operation, price, facts, with_result, _pinned: pinned, _reserved: reserved };
-    life::ask(begun, kind, work, shape)?.answer().await
+    let (key_id, _reserved) = (record.key_id, Some(reserved));
+    let kind = Arithmetic { by, key_id, key, operation, price, facts, with_result, _pinned: pinned, _reserved };
+    life::run(begun, kind, work, shape).await
+}
+
+/// What another node of a fleet needs to book an operation, besides the operation's record.
+#[derive(Serialize, Deserialize)]
+struct ArithmeticBooking {
+    usd_milli_jpy: i64,
+}
+
+/// Computes an operation that this node has released from the waiting line, and books its end.
+pub async fn resume(compute: &Arc<Compute>, taken: &Taken, record: &store::Arithmetic) -> Result<(), ApiError> {
+    let ArithmeticBooking { usd_milli_jpy } = taken.of()?;
+    let operation = Operation::from_name(&record.operation);
+    let operation = operation.ok_or_else(|| ApiError::internal("an operation of an unknown name"))?;
+    let by = taken.by.clone();
+    let share = compute.workers.share(&by.account, by.plan);
+    let key_id = record.key_id.parse().map_err(ApiError::internal)?;
+    let work = line::read_object(compute, taken).await?;
+    let pinned = compute.vault.pin(work.question.ciphertext_ids());
+    let opened = compute.workers.open_numbers(KeyName::of_numbers_key(share, &key_id), share).await;
+    let key = match opened {
+        Ok(key) => Arc::new(key),
+        Err(error) => return Err(or_deleted(compute, &by.account, &record.key_id, error).await),
+    };
+    let planning = key.clone();
+    let planned = compute.offload.finish(Payer::from(&by), move || planning.plan_again(work));
+    let (work, facts) = planned.await??;
+    let shape = key.result_shape(&facts);
+    let kind = Arithmetic {
+        by,
+        key_id: record.key_id.clone(),
+        key,
+        operation,
+        price: OperationPrice::of(operation, UsdRate(usd_milli_jpy)),
+        facts,
+        with_result: false,
+        _pinned: pinned,
+        _reserved: None,
+    };
+    line::compute_and_book(compute, taken, kind, work, shape).await
 }
 
 /// Lists the ciphertexts that would be evicted for a result of `bytes` bytes, none of them pinned. Refuses an operation
 /// if there is no room.
 pub async fn check_room(
     compute: &Compute,
-    caller: &Caller,
+    by: &PaidBy,
     bytes: u64,
     pinned: Vec<String>,
 ) -> Result<Vec<String>, ApiError> {
     compute.vault.check_room(Shelf::Ciphertexts, bytes)?;
-    let (bytes, bytes_max) = (bytes as i64, ciphertext_bytes_max(compute, caller));
-    let plan = compute.store.eviction_plan(caller.account.as_str(), bytes, bytes_max, &pinned).await?;
+    let (bytes, bytes_max) = (bytes as i64, ciphertext_bytes_max(compute, by));
+    let plan = compute.store.eviction_plan(by.account.as_str(), bytes, bytes_max, &pinned).await?;
     plan.ok_or_else(no_room)
 }
 
 /// Returns the largest size in bytes that the account's ciphertexts may have together. `None`: no limit.
-fn ciphertext_bytes_max(compute: &Compute, caller: &Caller) -> Option<i64> {
-    let cache = compute.limits.of(caller.plan).ciphertext_cache_bytes();
+fn ciphertext_bytes_max(compute: &Compute, by: &PaidBy) -> Option<i64> {
+    let cache = compute.limits.of(by.plan).ciphertext_cache_bytes();
     compute.vault.ciphertext_bytes_of(cache).map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX))
 }
 
 /// An operation from its start to its end.
 struct Arithmetic {
-    caller: Caller,
-    record: EncryptionKey,
+    by: PaidBy,
+    key_id: String,
     key: Arc<OpenNumbersKey>,
     operation: Operation,
     price: OperationPrice,
     facts: ResultFacts,
     with_result: bool,
     _pinned: Pinned,
-    _reserved: Reserved,
+    _reserved: Option<Reserved>,
 }
 
 /// A result that was stored in the vault.
@@ -108,8 +148,8 @@ struct PutResult {
 impl Kind for Arithmetic {
     fn as_new(&self) -> NewOperationOf {
         NewOperationOf::Arithmetic(NewArithmetic {
-            key_id: self.record.key_id.clone(),
-            environment: self.caller.environment,
+            key_id: self.key_id.clone(),
+            environment: self.by.environment,
             operation: self.operation.name().to_owned(),
         })
     }
@@ -120,13 +160,13 @@ impl Kind for Arithmetic {
 
     /// Stores the result and charges the operation, both or neither.
     async fn complete(&mut self, begun: &Begun, results: Rows, figures: Figures) -> Result<Option<Response>, ApiError> {
-        let (key, facts, payer, took) = (self.key.clone(), self.facts, Payer::from(&self.caller), figures.compute);
+        let (key, facts, payer, took) = (self.key.clone(), self.facts, Payer::from(&self.by), figures.compute);
         let compute = &begun.compute;
         let bytes = compute.offload.finish(payer.clone(), move || key.write(&facts, results.words)).await?;
         let id = ids::ciphertext(compute.clock.now());
         let label = id.as_str().to_owned();
         let vault = &compute.vault;
-        let object = vault.put(Shelf::Ciphertexts, &payer, &self.caller.account, label, bytes.clone()).await?;
+        let object = vault.put(Shelf::Ciphertexts, &payer, &self.by.account, label, bytes.clone()).await?;
         let result = PutResult { id, object, bytes, compute: took };
         let booked = self.book(begun, &result).await;
         match &booked {
@@ -147,8 +187,16 @@ impl Kind for Arithmetic {
         unknown_key()
     }
 
+    fn booking(&self) -> Booking {
+        Booking::of(&self.by, ArithmeticBooking { usd_milli_jpy: self.price.rate.0 })
+    }
+
+    fn cost(&self) -> u64 {
+        self.price.units
+    }
+
     async fn failure(&self, begun: &Begun, error: ApiError) -> ApiError {
-        or_deleted(&begun.compute, &self.caller.account, &self.record.key_id, error).await
+        or_deleted(&begun.compute, &self.by.account, &self.key_id, error).await
     }
 }
 
@@ -156,8 +204,8 @@ impl Arithmetic {
     /// Chooses the ciphertexts to evict so that the result has room. Then writes the evictions, the result and the
     /// operation's charge as one unit (readings K14, P24).
     async fn book(&self, begun: &Begun, result: &PutResult) -> Result<Response, ApiError> {
-        let (compute, account) = (&begun.compute, self.caller.account.as_str());
-        let (bytes, bytes_max) = (result.bytes.len() as i64, ciphertext_bytes_max(compute, &self.caller));
+        let (compute, account) = (&begun.compute, self.by.account.as_str());
+        let (bytes, bytes_max) = (result.bytes.len() as i64, ciphertext_bytes_max(compute, &self.by));
         for _ in 0..ROOM_ATTEMPTS {
             let pinned = compute.vault.pinned();
             let evicted = compute.store.eviction_plan(account, bytes, bytes_max, &pinned).await?.ok_or_else(no_room)?;
@@ -200,7 +248,7 @@ impl Arithmetic {
             "cost_jpy": self.price.cost_jpy(),
             "noise_budget_remaining": self.facts.budget_percent,
         });
-        event(&self.caller.account, EventType::ComputeComplete, &data, now)
+        event(&self.by.account, EventType::ComputeComplete, &data, now)
     }
 
     /// Writes the answer, with the noise budget in its headers.
@@ -254,9 +302,9 @@ impl Arithmetic {
     ) -> NewCiphertext {
         NewCiphertext {
             ciphertext_id: result.id.as_str().to_owned(),
-            account_id: self.caller.account.as_str().to_owned(),
-            key_id: self.record.key_id.clone(),
-            environment: self.caller.environment,
+            account_id: self.by.account.as_str().to_owned(),
+            key_id: self.key_id.clone(),
+            environment: self.by.environment,
             origin: self.operation.name().to_owned(),
             slot_count: self.key.params().slots() as i64,
             level: self.facts.level as i64,
@@ -279,9 +327,9 @@ impl Arithmetic {
         ArithmeticUsage {
             usage_id: ids::usage(now).as_str().to_owned(),
             transfer_id: begun.reservation.transfer_id(),
-            account_id: self.caller.account.as_str().to_owned(),
-            key_id: self.record.key_id.clone(),
-            environment: self.caller.environment,
+            account_id: self.by.account.as_str().to_owned(),
+            key_id: self.key_id.clone(),
+            environment: self.by.environment,
             operation: self.operation.name().to_owned(),
             fcu: self.price.units as i64,
             cost_nano_usd: self.price.cost.0,

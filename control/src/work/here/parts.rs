@@ -1,0 +1,242 @@
+//! A long circuit, computed in parts: so many levels that a part takes about as long as the wanted period. The values that
+//! live between two parts are a checkpoint. Another worker goes on from it, and gets the same bytes.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use api::OperationId;
+use engine::{Gate, LweList, Plan};
+use futures_util::future::BoxFuture;
+
+use super::{Here, KeyShape};
+use crate::work::question::{CircuitQuestion, Figures, Question, Work, WorkEnd, WorkError};
+
+/// Number of bootstraps of the first part, whose time tells how fast the worker is. A shorter circuit has one part.
+const FIRST_BOOTSTRAPS: u64 = 2048;
+
+/// Keeps a checkpoint.
+pub type Keep = dyn Fn(Vec<u8>) -> BoxFuture<'static, ()> + Send + Sync;
+
+/// A circuit between two of its levels.
+struct Checkpoint {
+    /// Tells the plan. A worker with another plan begins again.
+    plan: u64,
+    /// The number of levels that are done.
+    level: usize,
+    /// Figures of these levels.
+    figures: Figures,
+    /// The values that live before the next level.
+    values: LweList,
+}
+
+impl Checkpoint {
+    /// Writes a checkpoint: plan, level, compute time in nanoseconds, units, dimension (8 bytes each, little-endian), then the
+    /// words of the values.
+    fn write(&self) -> Vec<u8> {
+        let Figures { compute, units } = self.figures;
+        let words = self.values.rows(0..self.values.len());
+        let numbers = [
+            self.plan,
+            self.level as u64,
+            u64::try_from(compute.as_nanos()).unwrap_or(u64::MAX),
+            units,
+            self.values.dimension() as u64,
+        ];
+        let mut bytes = Vec::with_capacity(8 * numbers.len() + 4 * words.len());
+        numbers.iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
+        words.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+        bytes
+    }
+
+    /// Reads a checkpoint of this plan. `None`: the bytes are none.
+    fn read(bytes: &[u8], plan: &Plan, dimension: usize) -> Option<Checkpoint> {
+        let (numbers, words) = bytes.split_first_chunk::<40>()?;
+        let mut numbers = numbers.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number));
+        let [of_plan, level, compute_ns, units, rows_of] = std::array::from_fn(|_| numbers.next().unwrap_or_default());
+        let (words, rest) = words.as_chunks::<4>();
+        let level = usize::try_from(level).ok().filter(|&level| level > 0 && level < plan.levels().len())?;
+        let fits = of_plan == plan.fingerprint() && rows_of == dimension as u64 && rest.is_empty();
+        let wanted = fits.then(|| plan.part(level..level + 1).inputs().len() * (dimension + 1))?;
+        if words.len() != wanted {
+            return None;
+        }
+        let values = LweList::from_words(dimension, words.iter().copied().map(u32::from_le_bytes).collect());
+        let figures = Figures { compute: Duration::from_nanos(compute_ns), units };
+        Some(Checkpoint { plan: of_plan, level, figures, values })
+    }
+}
+
+impl Here {
+    /// Computes a circuit in parts, from a checkpoint if there is one. `keep` is called with each checkpoint, about once in
+    /// every `period`. Other work is computed whole.
+    pub async fn compute_in_parts(
+        &self,
+        work: Work,
+        checkpoint: Option<&[u8]>,
+        period: Duration,
+        keep: &Keep,
+    ) -> WorkEnd {
+        let key = match self.opened(work.key, work.weight).await {
+            Ok(key) => key,
+            Err(error) => return WorkEnd::Failed(error.into()),
+        };
+        let Work { id, key: name, weight, question, deadline } = work;
+        let asked = |question| Work { id: id.clone(), key: name, weight, question, deadline };
+        let (KeyShape::Bits(params), Question::Circuit(mut circuit)) = (&key.shape, question) else {
+            return WorkEnd::Failed(WorkError::Unfit("only circuits have parts".to_owned()));
+        };
+        let plan = match circuit.plan(params, &self.plans()) {
+            Ok(plan) => plan,
+            Err(fault) => return WorkEnd::Failed(WorkError::Unfit(fault)),
+        };
+        let dimension = params.lwe_dimension;
+        let found = checkpoint.and_then(|bytes| Checkpoint::read(bytes, &plan, dimension));
+        let mut at = found.unwrap_or_else(|| Checkpoint {
+            plan: plan.fingerprint(),
+            level: 0,
+            figures: Figures { compute: Duration::ZERO, units: 0 },
+            values: circuit.inputs.clone(),
+        });
+        let (levels, mut most) = (plan.levels().len(), if period.is_zero() { 1 } else { FIRST_BOOTSTRAPS });
+        let listed = self.begin_parts(&id);
+        loop {
+            if !listed.set_done(done_before(&plan, at.level)) {
+                return WorkEnd::Cancelled(stands_for(&plan, at.level, Vec::new()));
+            }
+            let end = end_of_part(&plan, at.level, most);
+            let (part, inputs) = (Arc::new(plan.part(at.level..end)), at.values);
+            let CircuitQuestion { netlist, mapping, noise, .. } = &circuit;
+            let (netlist, mapping, noise, operands) = (netlist.clone(), *mapping, *noise, Vec::new());
+            let question = CircuitQuestion { netlist, mapping, noise, inputs, operands, planned: Some(part) };
+            let begun = Instant::now();
+            let ended = match self.submit(asked(Question::Circuit(question)), &key) {
+                Ok(ending) => ending.await,
+                Err(error) => WorkEnd::Failed(error),
+            };
+            let (results, figures) = match ended {
+                WorkEnd::Completed { results, figures } => (results, figures),
+                WorkEnd::Cancelled(done) => return WorkEnd::Cancelled(stands_for(&plan, at.level, done)),
+                failed => return failed,
+            };
+            let Figures { compute, units } = at.figures;
+            let figures = Figures { compute: compute + figures.compute, units: units + figures.units };
+            if end == levels {
+                return WorkEnd::Completed { results, figures };
+            }
+            most = bootstraps_in(period, bootstraps_of(&plan, at.level, end), begun.elapsed());
+            at = Checkpoint { plan: at.plan, level: end, figures, values: results.into() };
+            keep(at.write()).await;
+        }
+    }
+}
+
+/// Returns the number of bootstraps that this worker computes in a period, by what it has just computed. At least 1.
+fn bootstraps_in(period: Duration, bootstraps: u64, took: Duration) -> u64 {
+    let pace = bootstraps as f64 / took.as_secs_f64().max(1e-6);
+    ((pace * period.as_secs_f64()) as u64).max(1)
+}
+
+/// Returns the level with which a part ends that begins with this level and has about so many bootstraps.
+fn end_of_part(plan: &Plan, from: usize, most: u64) -> usize {
+    let mut bootstraps = 0;
+    for (level, rows) in plan.levels().enumerate().skip(from) {
+        bootstraps += rows.map(|row| plan.bootstraps_of(row) as u64).sum::<u64>();
+        if bootstraps >= most {
+            return level + 1;
+        }
+    }
+    plan.levels().len()
+}
+
+fn bootstraps_of(plan: &Plan, from: usize, to: usize) -> u64 {
+    let rows = plan.levels().skip(from).take(to - from).flatten();
+    rows.map(|row| plan.bootstraps_of(row) as u64).sum()
+}
+
+/// Returns the number of the circuit's gates that the levels before this one stand for.
+fn done_before(plan: &Plan, level: usize) -> u64 {
+    stands_for(plan, level, Vec::new()).iter().map(|(_, gates)| gates).sum()
+}
+
+/// Adds the gates of the levels before this one to these counts.
+fn stands_for(plan: &Plan, level: usize, mut counts: Vec<(Gate, u64)>) -> Vec<(Gate, u64)> {
+    for row in plan.levels().take(level).flatten() {
+        for (gate, gates) in plan.stands_for(row) {
+            match counts.iter_mut().find(|(of, _)| *of == gate) {
+                Some((_, count)) => *count += u64::from(gates),
+                None => counts.push((gate, u64::from(gates))),
+            }
+        }
+    }
+    counts
+}
+
+/// The list of circuits that are computed in parts, with the gates that their earlier parts have done.
+pub type Parts = Arc<parking_lot::Mutex<std::collections::HashMap<OperationId, u64>>>;
+
+/// A circuit in the list. Dropping this value takes it out.
+pub struct ListedParts {
+    pub parts: Parts,
+    pub id: OperationId,
+}
+
+impl ListedParts {
+    /// Notes how many gates are done. False: the circuit was cancelled.
+    fn set_done(&self, done: u64) -> bool {
+        self.parts.lock().get_mut(&self.id).map(|listed| *listed = done).is_some()
+    }
+}
+
+impl Drop for ListedParts {
+    fn drop(&mut self) {
+        self.parts.lock().remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::Circuit;
+
+    fn plan() -> Plan {
+        let text = "3 5\n1 2\n1 1\n\n2 1 0 1 2 AND\n2 1 1 2 3 XOR\n2 1 2 3 4 AND\n";
+        Plan::new(&Circuit::parse(text).unwrap())
+    }
+
+    #[test]
+    fn a_checkpoint_is_read_as_it_was_written_and_one_of_another_plan_is_refused() {
+        let plan = plan();
+        let rows = plan.part(1..2).inputs().len();
+        let checkpoint = Checkpoint {
+            plan: plan.fingerprint(),
+            level: 1,
+            figures: Figures { compute: Duration::from_nanos(7), units: u64::MAX },
+            values: LweList::from_words(2, (0..3 * rows as u32).collect()),
+        };
+        let bytes = checkpoint.write();
+        let read = Checkpoint::read(&bytes, &plan, 2).unwrap();
+        assert_eq!((read.level, read.figures, &read.values), (1, checkpoint.figures, &checkpoint.values));
+        for length in 0..bytes.len() {
+            assert!(Checkpoint::read(&bytes[..length], &plan, 2).is_none(), "{length}");
+        }
+        assert!(Checkpoint::read(&bytes, &plan, 3).is_none());
+        assert!(Checkpoint::read(&bytes, &plan.part(0..2), 2).is_none());
+        for level in [0, 3, u64::MAX] {
+            let mut other = bytes.clone();
+            other[8..16].copy_from_slice(&level.to_le_bytes());
+            assert!(Checkpoint::read(&other, &plan, 2).is_none(), "{level}");
+        }
+    }
+
+    #[test]
+    fn parts_end_with_levels_and_the_gates_before_them_are_counted() {
+        let plan = plan();
+        let levels = plan.levels().len();
+        assert_eq!((end_of_part(&plan, 0, 1), end_of_part(&plan, 1, 1)), (1, 2));
+        assert_eq!((end_of_part(&plan, 0, 2), end_of_part(&plan, 0, u64::MAX)), (2, levels));
+        assert_eq!((done_before(&plan, 0), done_before(&plan, 2), done_before(&plan, levels)), (0, 2, 3));
+        assert_eq!(stands_for(&plan, 2, vec![(Gate::And, 5)]), [(Gate::And, 6), (Gate::Xor, 1)]);
+        assert_eq!(bootstraps_in(Duration::from_secs(30), 100, Duration::from_secs(2)), 1500);
+        assert_eq!(bootstraps_in(Duration::ZERO, 100, Duration::ZERO), 1);
+    }
+}
