@@ -1,6 +1,7 @@
 //! The operator's commands on a data folder or a database. Nodes may run on the same folder or database meanwhile.
 
 pub mod backup;
+pub mod fleet;
 pub mod invoices;
 pub mod keys;
 pub mod ledger;

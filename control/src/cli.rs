@@ -9,6 +9,7 @@ mod demo;
 mod devices;
 #[cfg(feature = "client-tools")]
 mod files;
+mod fleet;
 mod invoices;
 #[cfg(feature = "client-tools")]
 mod progress;

@@ -184,9 +184,9 @@ impl Serving {
         queue: Queue,
         max: RoomMax,
     ) -> Arc<Serving> {
-        let deliveries_max = match queue {
-            Queue::Run => DELIVERIES_MAX,
-            Queue::Operations => OPERATION_DELIVERIES_MAX,
+        let taking = match queue {
+            Queue::Run => Taking::new(DELIVERIES_MAX, true),
+            Queue::Operations => Taking::new(OPERATION_DELIVERIES_MAX, false),
         };
         let Presence { worker, pool, .. } = handler.presence();
         let serving = Arc::new(Serving {
@@ -195,7 +195,7 @@ impl Serving {
             handler,
             lane: Lane { queue, pool, worker },
             room: Arc::new(Room { used: Mutex::default(), max, freed: Notify::new() }),
-            taking: Mutex::new(Taking::new(deliveries_max)),
+            taking: Mutex::new(taking),
             askers: Mutex::default(),
             own_waits_since: Mutex::default(),
             helps: AtomicBool::new(false),

@@ -41,6 +41,9 @@ pub enum Take {
 /// The work that a worker took.
 pub struct Taking {
     deliveries_max: u64,
+    /// Whether a message of cancelled work is dropped when it comes later. The database knows which operations are cancelled,
+    /// so an operation that comes again is wanted.
+    remembers_cancels: bool,
     known: HashMap<String, Known>,
     /// The ids that have ended, oldest first.
     ended: VecDeque<(Instant, String)>,
@@ -57,14 +60,22 @@ enum Known {
 
 impl Default for Taking {
     fn default() -> Taking {
-        Taking::new(DELIVERIES_MAX)
+        Taking::new(DELIVERIES_MAX, true)
     }
 }
 
 impl Taking {
-    /// Begins with no work. Work that `deliveries_max` workers did not finish fails.
-    pub fn new(deliveries_max: u64) -> Taking {
-        Taking { deliveries_max, known: HashMap::new(), ended: VecDeque::new(), bytes: 0, running: 0 }
+    /// Begins with no work. Work that `deliveries_max` workers did not finish fails. `remembers_cancels`: whether messages of
+    /// cancelled work are dropped when they come later.
+    pub fn new(deliveries_max: u64, remembers_cancels: bool) -> Taking {
+        Taking {
+            deliveries_max,
+            remembers_cancels,
+            known: HashMap::new(),
+            ended: VecDeque::new(),
+            bytes: 0,
+            running: 0,
+        }
     }
 
     /// Decides about a delivery of some work.
@@ -89,6 +100,9 @@ impl Taking {
             self.running -= 1;
         }
         match answer {
+            _ if !self.remembers_cancels && matches!(self.known.get(id), Some(Known::Cancelled)) => {
+                self.known.remove(id);
+            }
             // cancelled work stays cancelled, however it ends
             _ if matches!(self.known.get(id), Some(Known::Cancelled)) => {}
             Some(answer) => {
@@ -103,6 +117,14 @@ impl Taking {
 
     /// Notes that some work is cancelled. Returns whether this worker computes the work.
     pub fn cancel(&mut self, id: &str, now: Instant) -> bool {
+        if !self.remembers_cancels {
+            let runs = matches!(self.known.get(id), Some(Known::Runs));
+            if runs {
+                self.known.insert(id.to_owned(), Known::Cancelled);
+                self.running -= 1;
+            }
+            return runs;
+        }
         let runs = match self.known.insert(id.to_owned(), Known::Cancelled) {
             Some(Known::Cancelled) => return false,
             Some(Known::Ended(answer)) => {
@@ -185,6 +207,21 @@ mod tests {
         assert_eq!(taking.take("a", 3, now + REMEMBERED), Take::Compute);
         taking.take("b", 1, now + REMEMBERED * 2);
         assert_eq!(taking.running(), 2);
+    }
+
+    #[test]
+    fn an_operation_that_was_cancelled_is_computed_when_it_comes_again() {
+        let (mut taking, now) = (Taking::new(OPERATION_DELIVERIES_MAX, false), Instant::now());
+        assert!(!taking.cancel("a", now));
+        assert_eq!(taking.take("a", 1, now), Take::Compute);
+        assert!(taking.cancel("a", now) && !taking.cancel("a", now));
+        // until its end, another message of it is no second computation
+        assert_eq!((taking.take("a", 2, now), taking.running()), (Take::Drop, 0));
+        taking.end("a", Some(Bytes::from_static(b"cancelled")), now);
+        assert_eq!((taking.take("a", OPERATION_DELIVERIES_MAX, now), taking.running()), (Take::Compute, 1));
+        taking.end("a", Some(Bytes::from_static(b"end")), now);
+        assert!(!taking.cancel("a", now));
+        assert_eq!(taking.take("b", OPERATION_DELIVERIES_MAX + 1, now), Take::Poison);
     }
 
     #[test]

@@ -87,6 +87,11 @@ impl WorkerNode {
         self.state.here.usage()
     }
 
+    /// Waits until an operator lets the worker leave.
+    pub async fn asked_to_leave(&self) {
+        self.state.part.asked_to_leave().await;
+    }
+
     /// Stops the worker: takes no more work, finishes its work within 10 minutes, and overwrites all keys.
     pub async fn shutdown(self) {
         self.state.draining.store(true, Ordering::Relaxed);

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::common::Common;
-use super::{backups, invoices, provider_events, reconcile, unpaid, users};
+use super::{backups, fleet, invoices, provider_events, reconcile, unpaid, users};
 use crate::admin::ledger::FindingFacts;
 use crate::admin::lockouts::LockoutChoice;
 use crate::admin::{self, Operator};
@@ -38,17 +38,10 @@ pub enum Admin {
     Users(users::Users),
     ListLockouts(ListLockouts),
     ClearLockout(ClearLockout),
-    FleetKey(FleetKey),
+    #[command(flatten)]
+    Fleet(fleet::FleetCommands),
     #[command(flatten)]
     Backups(backups::Backups),
-}
-
-/// Print the key for the workers of a fleet (ANGO_FLEET_KEY), which follows from the server's secret. With this key a worker
-/// opens the keys of sessions, and nothing else.
-#[derive(Debug, Args)]
-pub struct FleetKey {
-    #[command(flatten)]
-    common: Common,
 }
 
 /// Make an API key and print it once.
@@ -196,18 +189,8 @@ pub async fn run(command: Admin) -> anyhow::Result<()> {
         Admin::Users(command) => users::run(command).await,
         Admin::ListLockouts(args) => list_lockouts(args).await,
         Admin::ClearLockout(args) => clear_lockout(args).await,
-        Admin::FleetKey(args) => fleet_key(args),
+        Admin::Fleet(command) => fleet::run(command).await,
     }
-}
-
-fn fleet_key(args: FleetKey) -> anyhow::Result<()> {
-    let key = admin::fleet_key(&args.common.config()?)?;
-    if args.common.json {
-        println!("{}", json!({ "fleet_key": *key }));
-    } else {
-        println!("{}", *key);
-    }
-    Ok(())
 }
 
 async fn create_key(args: CreateKey) -> anyhow::Result<()> {

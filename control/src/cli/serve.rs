@@ -54,7 +54,10 @@ async fn run_worker(config: &Config, mut signals: StopSignals) -> anyhow::Result
     println!("  metrics  http://{}/metrics", node.metrics_addr);
     println!("  data     {}", config.data_dir.display());
     println!("  backend  {backend} on {device}");
-    signals.next().await;
+    tokio::select! {
+        () = signals.next() => {}
+        () = node.asked_to_leave() => {}
+    }
     eprintln!("the worker stops when its work has ended; a second signal stops it at once");
     tokio::select! {
         () = node.shutdown() => Ok(()),

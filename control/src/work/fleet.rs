@@ -32,6 +32,7 @@ pub use self::access::{Checkpoints, Kept, Reading};
 pub use self::asks::{Fleet, ForOperations};
 pub use self::frames::{open as open_value, seal as seal_value};
 pub use self::member::{BrokerUrl, Member};
+pub use self::news::News;
 pub use self::session_key::{FleetSeal, KeyFacts, SealedSessionKey};
 pub use self::worker::{WorkerPart, start_worker};
 

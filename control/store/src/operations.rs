@@ -236,6 +236,14 @@ impl RecordedOf {
         if let RecordedOf::Circuit(run) = self { Some(run) } else { None }
     }
 
+    /// Returns the outcome of an operation of this kind that ended without results.
+    pub fn without_results(&self) -> Outcome {
+        match self {
+            RecordedOf::Circuit(_) => Outcome::Circuit(CircuitOutcome::default()),
+            RecordedOf::Arithmetic(_) => Outcome::Arithmetic(ArithmeticOutcome::default()),
+        }
+    }
+
     /// Returns the operation on encrypted numbers, if this is one.
     pub fn arithmetic(self) -> Option<Arithmetic> {
         if let RecordedOf::Arithmetic(operation) = self { Some(operation) } else { None }

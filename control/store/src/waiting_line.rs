@@ -296,6 +296,8 @@ pub enum LineEnd {
     Released(i64),
     /// A node that found the operation waiting.
     Waiting,
+    /// The operator, whatever the operation's state.
+    Operator,
 }
 
 /// Takes an operation out of the line, whose end is written in the same transaction.
@@ -308,6 +310,7 @@ pub(crate) async fn leave(tx: &mut Tx, op_id: &str, end: LineEnd) -> Result<()> 
             let sql = "DELETE FROM waiting_line WHERE op_id = $1 AND epoch = $2 AND released";
             tx.execute(sql, values![op_id, epoch]).await?
         }
+        LineEnd::Operator => tx.execute("DELETE FROM waiting_line WHERE op_id = $1", values![op_id]).await?,
         LineEnd::Waiting => {
             tx.execute("DELETE FROM waiting_line WHERE op_id = $1 AND NOT released", values![op_id]).await?
         }

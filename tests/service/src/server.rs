@@ -219,6 +219,8 @@ impl RestOfFleet {
             folders.push(folder);
         }
         member.join(config, NodeRole::Api);
+        // the nodes believe each other's tokens
+        config.public_url.get_or_insert_with(|| "https://ango.test".to_owned());
         let other = tempfile::tempdir().expect("a temporary folder");
         let config = Config { data_dir: Config::in_folder(other.path()).data_dir, ..config.clone() };
         folders.push(other);

@@ -2,8 +2,14 @@
 
 use store::*;
 
-/// Runs the statements for values of sessions and for the waiting line. The session with the digest of ones is open.
+/// Runs the statements for keys and values of sessions, and for the waiting line. The session with the digest of ones is open.
 pub async fn tour(store: &Store) -> store::Result<()> {
+    store.fleet_key(&[1; 16]).await?;
+    store.fleet_sessions_of("acct_1").await?;
+    store.ended_fleet_keys(9).await?;
+    store.forget_fleet_key(&[1; 32]).await?;
+    store.fleet_key_objects().await?;
+    store.fleet_key_bytes().await?;
     let value = NewSessionValue {
         name: "op_1-0".to_owned(),
         session_digest: [1; 32],

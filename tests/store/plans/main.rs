@@ -540,12 +540,6 @@ async fn tour(store: &Store) -> store::Result<()> {
     }
     store.renew_lease("node_1", 15).await?;
     store.gate_session("acct_1", &[1; 32]).await?;
-    store.fleet_key(&[1; 16]).await?;
-    store.fleet_sessions_of("acct_1").await?;
-    store.ended_fleet_keys(9).await?;
-    store.forget_fleet_key(&[1; 32]).await?;
-    store.fleet_key_objects().await?;
-    store.fleet_key_bytes().await?;
     fleet::tour(store).await?;
     store.gate_sessions_page("acct_1", "node_1", 11, None, 9).await?;
     store.gate_sessions_page("acct_1", "node_1", 11, Some((0, &[])), 9).await?;

@@ -17,6 +17,11 @@ pub enum News {
         /// The id of the answers.
         id: String,
     },
+    /// An operator lets a worker leave.
+    Leave {
+        /// The worker's name.
+        worker: String,
+    },
 }
 
 impl News {
@@ -32,7 +37,7 @@ impl News {
 
     /// Returns the name of the key that has ended.
     pub fn ended(&self) -> Option<KeyName> {
-        let News::KeyEnded { key, .. } = self;
+        let News::KeyEnded { key, .. } = self else { return None };
         KeyName::of_label(key)
     }
 }

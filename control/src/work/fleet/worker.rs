@@ -9,6 +9,7 @@ use fleet::broker::{Broker, Heard, Queue, Topic};
 use fleet::message::{Answer, Word};
 use fleet::serving::{RoomMax, Serving};
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 
 use super::caller::Caller;
 use super::computes::Computes;
@@ -46,6 +47,7 @@ pub struct WorkerPart {
     operations: Arc<Serving>,
     broker: Arc<dyn Broker>,
     keys: WorkerKeys,
+    asked_to_leave: Arc<Notify>,
 }
 
 impl WorkerPart {
@@ -70,6 +72,11 @@ impl WorkerPart {
         if !(requests && operations) {
             tracing::warn!("some work did not end in time; other workers compute it again");
         }
+    }
+
+    /// Waits until an operator lets the worker leave.
+    pub async fn asked_to_leave(&self) {
+        self.asked_to_leave.notified().await;
     }
 
     /// Whether the broker was heard a moment ago.
@@ -99,6 +106,7 @@ pub fn start_worker(
     here.find_keys_in(Arc::new(keys.clone()));
     let name = config.worker_name.clone().unwrap_or_else(|| member.name.clone());
     hear_ends(member, here.clone(), name.clone());
+    let asked_to_leave = hear_leave(member, name.clone());
     let computes = Computes::new(here.clone(), keys.clone(), caller, (name, POOL.to_owned()), config.checkpoint_period);
     let room = RoomMax { messages: MESSAGES_MAX, units: (BATCHES * here.batch_rows()).max(1) };
     let (broker, ears) = (&member.broker, &member.ears);
@@ -106,7 +114,7 @@ pub fn start_worker(
     let room = RoomMax { messages: OPERATIONS_MAX, units: u64::MAX };
     let operations = Serving::start(broker.clone(), ears.clone(), computes, Queue::Operations, room);
     tokio::spawn(watch(Arc::downgrade(&serving), member.broker.clone(), here.clone(), keys.clone()));
-    Ok(WorkerPart { serving, operations, broker: member.broker.clone(), keys })
+    Ok(WorkerPart { serving, operations, broker: member.broker.clone(), keys, asked_to_leave })
 }
 
 /// Overwrites keys whose end the member hears of, and tells the member that waits.
@@ -116,7 +124,7 @@ fn hear_ends(member: &Member, here: Here, worker: String) {
         let Heard::Told(Topic::News, bytes) = heard else { return };
         let Some(news) = News::read(bytes) else { return };
         let Some(name) = news.ended() else { return };
-        let News::KeyEnded { member, id, .. } = news;
+        let News::KeyEnded { member, id, .. } = news else { return };
         let (broker, runtime, worker) = (broker.clone(), runtime.clone(), worker.clone());
         let erased = move || {
             let answer = Answer { id, word: Word::Ended(Bytes::from(worker)) };
@@ -126,6 +134,19 @@ fn hear_ends(member: &Member, here: Here, worker: String) {
         };
         end(&here, name, Box::new(erased));
     }));
+}
+
+/// Notifies when the member hears that this worker shall leave.
+fn hear_leave(member: &Member, name: String) -> Arc<Notify> {
+    let asked = Arc::<Notify>::default();
+    let tells = asked.clone();
+    member.ears.add(Box::new(move |heard| {
+        let Heard::Told(Topic::News, bytes) = heard else { return };
+        if matches!(News::read(bytes), Some(News::Leave { worker }) if worker == name) {
+            tells.notify_one();
+        }
+    }));
+    asked
 }
 
 fn end(here: &Here, name: KeyName, erased: engine::OnErased) {

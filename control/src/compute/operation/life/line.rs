@@ -447,14 +447,7 @@ async fn end_gone(compute: &Arc<Compute>, taken: &Taken, error: ApiError) -> Res
     let cause = (error.code.as_str().to_owned(), error.message);
     let status = if released.cancelled { OperationStatus::Cancelled } else { OperationStatus::Failed };
     let cause = (status == OperationStatus::Failed).then_some(cause);
-    end(&begun, released, status, cause, without_results(&taken.record)).await
-}
-
-fn without_results(record: &RecordedOf) -> Outcome {
-    match record {
-        RecordedOf::Circuit(_) => Outcome::Circuit(Default::default()),
-        RecordedOf::Arithmetic(_) => Outcome::Arithmetic(Default::default()),
-    }
+    end(&begun, released, status, cause, taken.record.without_results()).await
 }
 
 /// Cancels an operation of the line, and waits for its end.
@@ -485,7 +478,7 @@ async fn end_waiting(compute: &Compute, account: &AccountId, waiting: &Waiting) 
         compute_us: 0,
         error: None,
         ended_at: now.0,
-        outcome: without_results(&record),
+        outcome: record.without_results(),
         line: Some(LineEnd::Waiting),
     };
     match compute.store.submit(Unit { operation_end: Some(end), ..Unit::default() }).await {
