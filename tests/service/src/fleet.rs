@@ -28,7 +28,7 @@ const SCRIPT: &str = r#"
     nats-server --addr 127.0.0.1 --port "$2" --jetstream --store_dir "$1" 2>"$1/log" &
     server=$!
     until grep -qs "Server is ready" "$1/log"; do kill -0 "$server" || exit 1; done
-    echo ready
+    echo "ready $server"
     cat >/dev/null
     kill -KILL "$server"
 "#;
@@ -37,6 +37,8 @@ const SCRIPT: &str = r#"
 pub struct Nats {
     folder: TempDir,
     process: Child,
+    /// The process id of the server.
+    server: u32,
     port: u16,
 }
 
@@ -52,8 +54,8 @@ impl Nats {
         }
         let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let process = spawn(&folder, port);
-        Some(Nats { folder, process, port })
+        let (process, server) = spawn(&folder, port);
+        Some(Nats { folder, process, server, port })
     }
 
     /// Returns the server's address.
@@ -71,11 +73,24 @@ impl Nats {
     /// Starts the server again, with what its disk has.
     pub fn start_again(&mut self) {
         self.kill();
-        self.process = spawn(&self.folder, self.port);
+        (self.process, self.server) = spawn(&self.folder, self.port);
+    }
+
+    /// Starts the server again without anything that it had.
+    pub fn start_anew(&mut self) {
+        self.kill();
+        self.folder = tempfile::tempdir().expect("a temporary folder");
+        (self.process, self.server) = spawn(&self.folder, self.port);
+    }
+
+    /// Returns the process id of the server.
+    pub fn server(&self) -> u32 {
+        self.server
     }
 }
 
-fn spawn(folder: &TempDir, port: u16) -> Child {
+/// Starts a server. Returns the script that ends it, and the server's process id.
+fn spawn(folder: &TempDir, port: u16) -> (Child, u32) {
     let mut process = Command::new("sh")
         .args(["-c", SCRIPT, "nats"])
         .arg(folder.path())
@@ -87,8 +102,8 @@ fn spawn(folder: &TempDir, port: u16) -> Child {
     let mut word = String::new();
     let output = process.stdout.take().expect("the output was piped");
     BufReader::new(output).read_line(&mut word).expect("the script's words");
-    assert_eq!(word.trim_end(), "ready", "nats-server ended");
-    process
+    let server = word.trim_end().strip_prefix("ready ").and_then(|id| id.parse().ok());
+    (process, server.expect("nats-server is ready"))
 }
 
 impl Drop for Nats {

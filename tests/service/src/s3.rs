@@ -35,7 +35,7 @@ END
         grep -q -e "create bucket" -e "created" -e "already"; do
         kill -0 "$server" || exit 1
     done
-    echo ready
+    echo "ready $server"
     cat >/dev/null
     kill -KILL "$server"
     wait
@@ -45,6 +45,8 @@ END
 pub struct S3 {
     _folder: TempDir,
     script: Child,
+    /// The process id of the server.
+    server: u32,
     endpoint: String,
 }
 
@@ -66,19 +68,25 @@ impl S3 {
         let mut word = String::new();
         let output = script.stdout.take().expect("the output was piped");
         BufReader::new(output).read_line(&mut word).expect("the script's words");
-        if word.trim_end() == "ready" {
+        if let Some(server) = word.trim_end().strip_prefix("ready ").and_then(|id| id.parse().ok()) {
             // the server opens its S3 port last, so the server is ready as soon as this port accepts a connection
             let started = Instant::now();
             while TcpStream::connect(("127.0.0.1", ports[3])).is_err() {
                 assert!(started.elapsed() < PATIENCE, "SeaweedFS is installed and does not start");
             }
-            return Some(S3 { _folder: folder, script, endpoint: format!("http://127.0.0.1:{}", ports[3]) });
+            let endpoint = format!("http://127.0.0.1:{}", ports[3]);
+            return Some(S3 { _folder: folder, script, server, endpoint });
         }
         script.wait().expect("the script has ended, or ends when its input closes");
         let asked_for = std::env::var("TEST_S3").is_ok_and(|wanted| wanted == "required");
         assert!(!asked_for, "SeaweedFS is not installed, or does not start");
         println!("not tried: SeaweedFS is not installed (tests/s3/requirements.txt)");
         None
+    }
+
+    /// Returns the process id of the server.
+    pub fn server(&self) -> u32 {
+        self.server
     }
 
     /// Returns the settings with which a node stores its objects in the bucket.
