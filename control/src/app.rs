@@ -96,6 +96,7 @@ impl App {
         let areas = api::areas(&config, &ground, &storage, (workers, keys), asked, api_addr).await?;
 
         fail_point::watch();
+        areas.web.answers.begin_generation().await?;
         // read the lockouts before the first request, so that lockouts from before the start still hold
         areas.access.limits.exchange_lockouts(ground.clock.now()).await;
         let (stop, stopped) = watch::channel(false);

@@ -11,6 +11,7 @@ mod bootstraps;
 mod cache_store;
 mod ciphertexts;
 mod circuits;
+mod claims;
 mod clock_jumps;
 mod compute;
 mod compute_plans;

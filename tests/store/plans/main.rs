@@ -169,7 +169,7 @@ fn reservation(n: u8, account: &str, wanted: Wanted) -> NewReservation {
 
 fn claim(n: u8) -> NewClaim {
     let (account_id, node_id) = ("acct_1".to_owned(), "node_1".to_owned());
-    NewClaim { digest: [n; 32], account_id, claim: [n; 16], node_id, held_until: 100, now: 1 }
+    NewClaim { digest: [n; 32], account_id, claim: [n; 16], node_id, generation: 1, held_until: 100, now: 1 }
 }
 
 /// Runs the statements that nodes use for encryption keys and ciphertexts.
@@ -532,6 +532,8 @@ async fn tour(store: &Store) -> store::Result<()> {
         store.write(async |tx| tx.insert_gate_session(&session).await).await?;
     }
     store.renew_lease("node_1", 15).await?;
+    store.begin_generation("node_1", 1, 3_600_000_000).await?;
+    store.renew_generation("node_1", 1, 3_600_000_000).await?;
     store.gate_session("acct_1", &[1; 32]).await?;
     store.fleet_key(&[1; 16]).await?;
     store.fleet_sessions_of("acct_1").await?;
@@ -629,7 +631,6 @@ async fn tour(store: &Store) -> store::Result<()> {
     store.take_over_operations().await?;
     store.fail_unfinished_operations("node_1", "", ["", ""], 30).await?;
     store.forget_operations(5).await?;
-    store.release_claims_of("node_1").await?;
     store.forget_kept_answers(5).await?;
     store.kept_blobs().await?;
     store.forget_lockouts(5).await?;
