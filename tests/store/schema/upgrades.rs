@@ -112,6 +112,7 @@ const ROWS: &[(i64, &str)] = &[
     (15, "UPDATE gate_sessions SET sealed_id = #9 WHERE digest = #3"),
     (16, "UPDATE gate_sessions SET imported = TRUE WHERE digest = #3"),
     (40, "UPDATE nodes SET generation = -9223372036854775808, alive_until = 31 WHERE node_id = 'node_1'"),
+    (41, "INSERT INTO bursts (subject, full_at) VALUES ('lin_1', 5)"),
     (40, "UPDATE kept_answers SET generation = -9223372036854775808 WHERE digest = #1"),
     (20, "UPDATE circuits SET text = '', blob = 'object' WHERE name = 'and'"),
     (
