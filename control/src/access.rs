@@ -26,7 +26,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use store::Store;
 
-use crate::cache_store::{CacheStore, Follower, News};
+use crate::cache_store::{CacheStore, Follower, News, Teller};
 use crate::caller::{Caller, Level, Plan};
 use crate::clock::{Clock, Timestamp};
 use crate::sealing::Seal;
@@ -77,6 +77,8 @@ pub struct Access {
     /// Seals the next refresh token, so that only the old refresh token opens the seal.
     pub(crate) refresh_seal: Seal,
     pub(crate) cache_store: Option<CacheStore>,
+    /// Tells news to the other nodes at once: through the cache store, or else through the broker of a fleet.
+    pub(crate) others: Option<Arc<dyn Teller>>,
 }
 
 impl Access {
@@ -103,8 +105,8 @@ impl Access {
     /// Sends news to the other nodes at once. Without the news, the other nodes would read the change from the database
     /// within a second.
     async fn tell_others(&self, news: News) {
-        if let Some(cache) = &self.cache_store {
-            cache.publish(news).await;
+        if let Some(others) = &self.others {
+            others.tell(news).await;
         }
     }
 
@@ -112,12 +114,12 @@ impl Access {
     pub(crate) async fn forget_old(&self) {
         users::forget_old(self).await;
         trial_keys::forget_old(self).await;
+        self.limits.forget_old().await;
     }
 }
 
 impl Follower for Access {
-    fn opened(&self) {
-        // other nodes' messages before this connection were missed, so the cached values may be out of date
+    fn missed(&self) {
         self.api_keys.forget_all();
         self.session_tokens.forget_checked();
         self.limits.look_at_lockouts();

@@ -96,10 +96,11 @@ impl App {
         let areas = api::areas(&config, &ground, &storage, (workers, keys), asked, api_addr).await?;
 
         fail_point::watch();
+        areas.web.answers.begin_generation().await?;
         // read the lockouts before the first request, so that lockouts from before the start still hold
         areas.access.limits.exchange_lockouts(ground.clock.now()).await;
         let (stop, stopped) = watch::channel(false);
-        let mut tasks = follow_news(&areas.access, &stopped).await;
+        let mut tasks = follow_news(&areas, &stopped).await;
         tasks.extend(listeners.serve(&config, ground.tls, &areas, &stopped));
         tasks.push(tokio::spawn(deliver::keep(areas.events.clone(), stopped.clone())));
         tasks.extend(periodic::start(jobs::list(&areas, config.believed_for), &stopped));
@@ -161,17 +162,19 @@ async fn computing(
     Ok(Computing { workers: Arc::new(workers), asked: Arc::new(fleet), part })
 }
 
-/// Starts to follow the news of other nodes, if the node has a cache store. Returns after the first attempt to connect,
-/// so that the first request can use the cache store.
-async fn follow_news(access: &Arc<Access>, stopped: &watch::Receiver<bool>) -> Vec<JoinHandle<()>> {
-    let Some(cache) = access.cache_store.clone() else { return Vec::new() };
-    let (tell_tried, tried) = oneshot::channel();
-    let tasks = vec![
-        tokio::spawn(cache_store::keep(cache, access.clone(), tell_tried, stopped.clone())),
-        tokio::spawn(access.limits.clone().look(stopped.clone())),
-    ];
-    let _ = tried.await;
-    tasks
+/// Starts to follow the news of other nodes, if the node has a cache store or is a member of a fleet. Returns after the
+/// first attempt to connect to the cache store, so that the first request can use it.
+async fn follow_news(Areas { access, compute, .. }: &Areas, stopped: &watch::Receiver<bool>) -> Vec<JoinHandle<()>> {
+    let looking = || tokio::spawn(access.limits.clone().look(stopped.clone()));
+    if let Some(cache) = access.cache_store.clone() {
+        let (tell_tried, tried) = oneshot::channel();
+        let keeping = tokio::spawn(cache_store::keep(cache, access.clone(), tell_tried, stopped.clone()));
+        let _ = tried.await;
+        return vec![keeping, looking()];
+    }
+    let Some(fleet) = compute.workers.fleet() else { return Vec::new() };
+    fleet.follow(access);
+    vec![looking()]
 }
 
 impl Running {

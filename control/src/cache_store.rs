@@ -1,4 +1,5 @@
-//! The cache store that nodes may share, a Redis server: shared token buckets, and messages between nodes.
+//! The cache store that nodes may share, a Redis server: shared token buckets, and messages between nodes. In a fleet without
+//! a cache store, the broker carries the messages ([`Teller`]).
 //!
 //! No result depends on the cache store (readings L10, O2). The database is the authority; while the cache store does
 //! not answer, every node uses the database and its own memory. All callers share one connection, and no request waits
@@ -23,7 +24,7 @@ use zeroize::Zeroizing;
 use crate::ids;
 
 pub use keep::{Follower, keep};
-pub use news::{News, ping_once, publish_once};
+pub use news::{News, Teller, ping_once, publish_once};
 
 /// Timeout for opening a connection.
 const OPEN_PATIENCE: Duration = Duration::from_secs(1);

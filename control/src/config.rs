@@ -78,8 +78,8 @@ pub struct Config {
     pub secret: Option<ServerSecret>,
     /// redis://USER:PASSWORD@HOST, rediss:// (TLS) or redis+unix://SOCKET. Through this Redis the nodes of a database
     /// share token buckets and announce revoked keys to each other at once. Without it they read revocations from the
-    /// database within a second, and each node has its own token buckets. Give a password in the variable or in the
-    /// settings file.
+    /// database within a second, and each node has its own token buckets. A fleet does both without a Redis. Give a
+    /// password in the variable or in the settings file.
     #[arg(env = "ANGO_REDIS_URL", hide_env_values = true, value_parser = CacheStoreConfig::at)]
     pub cache_store: Option<CacheStoreConfig>,
     /// Where large stored answers and other lasting objects are: a bucket, or the data folder when unset.

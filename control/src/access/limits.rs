@@ -15,6 +15,7 @@ mod counters;
 mod headers;
 mod lockout;
 mod period;
+mod shares;
 #[cfg(test)]
 mod tests;
 
@@ -34,15 +35,16 @@ use store::{Alert, AlertKind, LockoutKind, Store};
 use tokio::sync::{Notify, watch};
 
 use crate::access::trials;
-use crate::cache_store::{CacheStore, News};
+use crate::cache_store::{CacheStore, News, Teller};
 use crate::caller::{Caller, Plan, PlanLimits, PlanTable};
 use crate::clock::{Clock, Timestamp};
 use crate::secrets::Secrets;
 use crate::web::error::ApiError;
 use crate::web::peer::ClientAddress;
-use burst::Bursts;
+use burst::{Bursts, Place};
 use counters::{Counters, LimitReached, UsedQuota};
 use lockout::Lockouts;
+use shares::{Callers, Shares};
 
 pub use headers::RateLimitValues;
 pub use lockout::Digests;
@@ -63,7 +65,8 @@ pub struct Limits {
     counters: Arc<Counters>,
     lockouts: Lockouts,
     digests: Digests,
-    cache: Option<CacheStore>,
+    /// Tells news to the other nodes at once.
+    others: Option<Arc<dyn Teller>>,
     /// Wakes the task that exchanges lockouts.
     look: Notify,
     store: Store,
@@ -104,16 +107,30 @@ impl<S: Sync> FromRequestParts<S> for Quota {
 }
 
 impl Limits {
-    /// Creates limits with empty counters. Earlier counts are read from the database when they are needed.
-    pub fn new(clock: Clock, plans: PlanTable, store: Store, secrets: &Secrets, cache: Option<CacheStore>) -> Limits {
+    /// Creates limits with empty counters. Earlier counts are read from the database when they are needed. `others`: tells
+    /// news to the other nodes. Nodes that tell news share their token buckets: through the cache store, or else through
+    /// the database.
+    pub fn new(
+        clock: Clock,
+        plans: PlanTable,
+        store: Store,
+        secrets: &Secrets,
+        cache: Option<CacheStore>,
+        others: Option<Arc<dyn Teller>>,
+    ) -> Limits {
+        let place = match (cache, &others) {
+            (Some(cache), _) => Place::CacheStore(cache),
+            (None, Some(_)) => Place::Database(Shares::new(store.clone())),
+            (None, None) => Place::Node,
+        };
         Limits {
             clock,
             plans,
-            bursts: Bursts::new(cache.clone()),
+            bursts: Bursts::new(place),
             counters: Arc::new(Counters::new(store.clone())),
             lockouts: Lockouts::new(store.clone()),
             digests: Digests::new(secrets),
-            cache,
+            others,
             look: Notify::new(),
             store,
             reached: Mutex::default(),
@@ -179,9 +196,9 @@ impl Limits {
     /// Clears the failures of a user after a right password.
     pub async fn right_password(&self, email: &str, now: Timestamp) {
         if self.lockouts.forgive(self.digests.user(email), now).await
-            && let Some(cache) = &self.cache
+            && let Some(others) = &self.others
         {
-            cache.publish(News::Lockouts).await;
+            others.tell(News::Lockouts).await;
         }
     }
 
@@ -199,7 +216,7 @@ impl Limits {
     }
 
     fn tell_failures(&self) {
-        if self.cache.as_ref().is_some_and(CacheStore::is_open) {
+        if self.others.as_ref().is_some_and(|others| others.is_open()) {
             self.look_at_lockouts();
         }
     }
@@ -211,7 +228,8 @@ impl Limits {
         let subject: Subject = caller.account.as_str().into();
         quota.0.lock().shown = Some((subject.clone(), limits));
         // all keys of a lineage share one bucket (readings A19), because otherwise each rotation would add a burst
-        self.bursts.take(caller.credential.lasting_id(), limits.burst_a_second, now).await.map_err(too_fast)?;
+        let bucket = caller.credential.lasting_id();
+        self.bursts.take(Callers::Known, bucket, limits.burst_a_second, now).await.map_err(too_fast)?;
         if caller.plan == Plan::Trial {
             quota.0.lock().trial.get_or_insert(trials::OPERATIONS_MAX);
             return Ok(());
@@ -226,7 +244,7 @@ impl Limits {
         let (quota, now) = (extensions.get::<Quota>().cloned().unwrap_or_default(), self.clock.now());
         let (subject, limits) = (self.digests.address_subject(address), self.plans.anonymous);
         quota.0.lock().shown = Some((subject.clone(), limits));
-        self.bursts.take(&subject, limits.burst_a_second, now).await.map_err(too_fast)?;
+        self.bursts.take(Callers::Strangers, &subject, limits.burst_a_second, now).await.map_err(too_fast)?;
         if counts { note(&quota, 1, self.counters.take_here(&subject, limits, 1, now), now) } else { Ok(()) }
     }
 
@@ -323,9 +341,9 @@ impl Limits {
     /// Exchanges failures and lockouts with the other nodes, through the database.
     pub async fn exchange_lockouts(&self, now: Timestamp) {
         if self.lockouts.exchange(now).await
-            && let Some(cache) = &self.cache
+            && let Some(others) = &self.others
         {
-            cache.publish(News::Lockouts).await;
+            others.tell(News::Lockouts).await;
         }
     }
 
@@ -344,6 +362,11 @@ impl Limits {
         self.lockouts.sweep(now).await;
         self.counters.sweep(now).await;
         self.bursts.sweep(now);
+    }
+
+    /// Removes records in the database that say nothing any more.
+    pub async fn forget_old(&self) {
+        self.bursts.forget_full().await;
     }
 
     /// Writes the counts that the database does not have yet, and gives back the reserved units of idle accounts.

@@ -24,7 +24,7 @@ use crate::billing::Billing;
 use crate::billing::ledger::Ledger;
 use crate::billing::mail::Mailer;
 use crate::billing::payments::{self, PaymentProvider};
-use crate::cache_store::CacheStore;
+use crate::cache_store::{CacheStore, Teller};
 use crate::compute::bits::circuits::StoredNetlists;
 use crate::compute::bits::sessions::{Sessions, SharedKeys};
 use crate::compute::bits::workbench::SharedValues;
@@ -143,7 +143,7 @@ pub async fn areas(
     let base_url = config.public_url.clone().unwrap_or_else(|| url(config, api_addr));
     let provider = payments::provider(&config.payments)?;
     let web = making.web(&base_url);
-    let access = making.access(&base_url).await?;
+    let access = making.access(&base_url, &workers).await?;
     let compute = making.compute(&access, workers, keys, asked).await?;
     Ok(Areas {
         events: making.events(),
@@ -184,12 +184,16 @@ impl Making<'_> {
         })
     }
 
-    async fn access(self, base_url: &str) -> anyhow::Result<Arc<Access>> {
+    async fn access(self, base_url: &str, workers: &Workers) -> anyhow::Result<Arc<Access>> {
         let Making { config, ground, storage: Storage { store, secrets, .. } } = self;
         let clock = &ground.clock;
         let issuer = self.issuer(base_url).await?;
         let cache_store = config.cache_store.clone().map(CacheStore::new).transpose().context("ANGO_REDIS_URL")?;
-        let limits = Limits::new(clock.clone(), config.plan_limits, store.clone(), secrets, cache_store.clone());
+        let through_fleet = || Some(Arc::new(workers.fleet()?.clone()) as Arc<dyn Teller>);
+        let through_cache = cache_store.clone().map(|cache| Arc::new(cache) as Arc<dyn Teller>);
+        let others = through_cache.or_else(through_fleet);
+        let plans = config.plan_limits;
+        let limits = Limits::new(clock.clone(), plans, store.clone(), secrets, cache_store.clone(), others.clone());
         Ok(Arc::new(Access {
             clock: clock.clone(),
             store: store.clone(),
@@ -203,6 +207,7 @@ impl Making<'_> {
             token_pepper: users::token_pepper(secrets),
             refresh_seal: Seal::new(&secrets.key(Purpose::RefreshTokens)),
             cache_store,
+            others,
         }))
     }
 

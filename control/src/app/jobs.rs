@@ -13,6 +13,7 @@ use crate::docs::health::LostDevices;
 use crate::events::deliver;
 use crate::periodic::Periodic;
 use crate::router::Areas;
+use crate::web::idempotency;
 use crate::{billing, office};
 
 /// Returns the periodic work of a node: name, period, state and function. `believed_for`: how long the node may not
@@ -20,6 +21,9 @@ use crate::{billing, office};
 pub fn list(areas: &Areas, believed_for: Duration) -> Vec<Periodic> {
     let (access, compute) = (|| areas.access.clone(), || areas.compute.clone());
     let mut list = vec![
+        Periodic::new("lease_on_claims", idempotency::RENEWAL, areas.web.clone(), |web| {
+            Box::pin(checked(web.answers.renew_generation()))
+        }),
         Periodic::new("request_counts", Duration::from_millis(100), access(), |access| {
             Box::pin(done(access.limits.flush(access.clock.now())))
         }),

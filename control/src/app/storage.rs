@@ -84,13 +84,11 @@ impl Storage {
         })
     }
 
-    /// Ends the requests and operations of an earlier process of this node, because they no longer run: releases the
-    /// claims of the requests, and records the operations as failed.
+    /// Records the operations of an earlier process of this node as failed, because they no longer run.
     ///
     /// # Errors
     /// When the database does not answer.
     pub async fn end_earlier_process(&self, node_id: &str, now: Timestamp) -> Result<(), store::Error> {
-        self.store.release_claims_of(node_id).await?;
         record::fail_unfinished(&self.store, node_id, now).await
     }
 }

@@ -17,9 +17,8 @@ const CHECK: Duration = Duration::from_secs(1);
 
 /// Reacts to the news of other nodes.
 pub trait Follower: Send + Sync + 'static {
-    /// Called when a new connection is in use. This node has missed the news that other nodes sent while it had no
-    /// connection.
-    fn opened(&self);
+    /// Called when this node has missed news, because it had no connection. Any record may have changed.
+    fn missed(&self);
 
     /// Applies news.
     fn hear(&self, news: News);
@@ -65,7 +64,7 @@ async fn open<F: Follower>(
 ) -> Result<(u64, impl Stream<Item = redis::Msg> + use<F>), String> {
     let (connection, news) = cache.connect().await?;
     let number = cache.begin(connection).await?;
-    follower.opened();
+    follower.missed();
     Ok((number, news))
 }
 

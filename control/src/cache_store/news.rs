@@ -3,6 +3,8 @@
 //! A message only says which records to read again from the database, which is the authority. So a message never locks,
 //! admits or refuses a caller.
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
@@ -35,6 +37,25 @@ pub enum News {
     Lockouts,
 }
 
+/// A way to tell news to the other nodes.
+pub trait Teller: Send + Sync {
+    /// Whether the other nodes can be told at the moment.
+    fn is_open(&self) -> bool;
+
+    /// Tells news to the other nodes. If this fails, the other nodes read the change from the database later.
+    fn tell(&self, news: News) -> BoxFuture<'_, ()>;
+}
+
+impl Teller for CacheStore {
+    fn is_open(&self) -> bool {
+        CacheStore::is_open(self)
+    }
+
+    fn tell(&self, news: News) -> BoxFuture<'_, ()> {
+        self.publish(news).boxed()
+    }
+}
+
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Message {
@@ -52,8 +73,7 @@ impl Message {
 }
 
 impl CacheStore {
-    /// Sends news to the other nodes. If this fails, the other nodes read the change from the database later.
-    pub async fn publish(&self, news: News) {
+    async fn publish(&self, news: News) {
         let message = Message::of(&self.0.name, news);
         let channel = self.0.config.name(CHANNEL);
         let publishing =

@@ -45,7 +45,7 @@ use crate::web::error::ApiError;
 use answers::RequestIdentity;
 use fingerprint::{Fingerprint, fingerprint_of};
 
-pub use answers::Answers;
+pub use answers::{Answers, RENEWAL};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Header that marks a repeated answer.
@@ -54,8 +54,8 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 const KEY_CHARACTERS_MAX: usize = 255;
 /// How long answers are stored (specification, Limits).
 const KEPT: Duration = Duration::from_secs(24 * 3600);
-/// A claim's lease ends this long after its request's deadline. After its deadline a request needs less time than this
-/// to answer. Once the lease has ended, other nodes consider the claiming node lost.
+/// A claim ends this long after its request's deadline, even if its process lives. After its deadline a request needs less
+/// time than this to answer.
 const CLAIM_MARGIN: Duration = Duration::from_secs(60);
 
 /// A layer that gives a request with an `Idempotency-Key` its effect only once.
@@ -195,6 +195,7 @@ impl GrantedClaim {
             account_id: caller.account.as_str().to_owned(),
             claim,
             node_id: web.answers.node_id.clone(),
+            generation: web.answers.generation(),
             held_until: now.plus(web.deadline + CLAIM_MARGIN).0,
             now: now.0,
         };
@@ -247,7 +248,7 @@ impl Drop for GrantedClaim {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let (store, digest, claim) = (self.web.answers.store.clone(), self.digest, self.claim);
         runtime.spawn(async move {
-            // releasing a claim does not remove a stored answer; if the release fails, the claim ends with its lease
+            // releasing a claim does not remove a stored answer; if the release fails, the claim ends at its time `held_until`
             if let Err(error) = store.release_claim(&digest, &claim).await {
                 tracing::error!(%error, "a claim on an idempotency key could not be released");
             }

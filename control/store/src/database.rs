@@ -1,7 +1,7 @@
 //! One SQL for two databases. A statement is written once, with `$1` placeholders, and means the same on both.
 //!
-//! Statements may use text, 64-bit integers, booleans, bytes, `ON CONFLICT` and `RETURNING`. Clocks, sequences and JSON
-//! are not allowed. A statement has two forms if the databases differ ([`Sql`]). One such case is a statement with many
+//! Statements may use text, 64-bit integers, booleans, bytes, `ON CONFLICT` and `RETURNING`. Sequences and JSON are not
+//! allowed, and the only clock is [`clock`]. A statement has two forms if the databases differ ([`Sql`]). One such case is a statement with many
 //! rows: an array for each column and `unnest` on PostgreSQL, one JSON text and `json_each` on SQLite ([`Column`]).
 //!
 //! SQLite has one connection that writes and some that read. Writers wait for the writing connection in the order of
@@ -74,6 +74,18 @@ macro_rules! locking {
     };
 }
 pub(crate) use locking;
+
+/// The SQL expression for the database's clock when the statement began, in microseconds since 1970. PostgreSQL's snapshot
+/// is as old, so a lease that the statement reads is compared with a time at which the lease had this value.
+macro_rules! clock {
+    (sqlite) => {
+        "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
+    };
+    (postgres) => {
+        "CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT)"
+    };
+}
+pub(crate) use clock;
 
 /// Number of old rows that one statement deletes.
 pub(crate) const PORTION: i64 = 1000;

@@ -2,13 +2,15 @@
 //! afterwards.
 //!
 //! An answer is stored in the same transaction as the effect of the request ([`crate::Unit::keep`], [`Tx::keep`]), so
-//! both are written or neither is. If two requests have the same idempotency key, the second finds the key claimed. A
-//! request loses its claim if its node is considered dead. Such a request has no effect, because its answer no longer
-//! finds the claim's row.
+//! both are written or neither is. If two requests have the same idempotency key, the second finds the key claimed.
+//!
+//! A claim holds while the generation of its process is its node's present one and has a lease by the database's clock
+//! ([`crate::nodes`]). After that, another request with the same key takes the claim. The request that lost its claim
+//! has no effect if it ends later, because its answer no longer finds the claim's row.
 
 use std::collections::HashSet;
 
-use crate::database::{Sql, Tx, values};
+use crate::database::{Sql, Tx, clock, values};
 use crate::work::Work;
 use crate::{Error, Result, Store};
 
@@ -23,7 +25,9 @@ pub struct NewClaim {
     pub claim: [u8; 16],
     /// The node on which the request runs.
     pub node_id: String,
-    /// When the claim ends, in microseconds since 1970.
+    /// The generation of the node's process. The claim ends with the generation.
+    pub generation: i64,
+    /// When the claim ends in any case, in microseconds since 1970.
     pub held_until: i64,
     /// Now, in microseconds since 1970. Claims and answers that ended before this time are ignored.
     pub now: i64,
@@ -83,12 +87,6 @@ impl Store {
         self.writers.submit(Release { digest: *digest, claim: *claim }).await
     }
 
-    /// Ends all claims of a node that has just started, because the requests of the node's earlier process no longer
-    /// run. Returns the number of claims.
-    pub async fn release_claims_of(&self, node_id: &str) -> Result<u64> {
-        self.db.execute("DELETE FROM kept_answers WHERE node_id = $1 AND answer IS NULL", values![node_id]).await
-    }
-
     /// Deletes expired answers, and expired claims of lost nodes. Returns the number of deleted rows.
     pub async fn forget_kept_answers(&self, now: i64) -> Result<u64> {
         // lock in the same order as when answers are stored, because otherwise two transactions can deadlock
@@ -110,6 +108,17 @@ impl Store {
 }
 
 impl Tx {
+    /// Ends all claims of a node, because the node's process that made them has ended or has lost its lease.
+    pub(crate) async fn end_claims_of(&mut self, node_id: &str) -> Result<()> {
+        let sql = Sql {
+            sqlite: "DELETE FROM kept_answers WHERE node_id = $1 AND answer IS NULL",
+            // lock in the same order as when answers are stored, because otherwise two transactions can deadlock
+            postgres: "DELETE FROM kept_answers WHERE digest IN (SELECT digest FROM kept_answers \
+                 WHERE node_id = $1 AND answer IS NULL ORDER BY digest FOR UPDATE)",
+        };
+        self.execute(sql, values![node_id]).await.map(drop)
+    }
+
     /// Replaces a claim by its answer.
     ///
     /// # Errors
@@ -186,19 +195,24 @@ impl Work for NewClaim {
     }
 }
 
-/// Inserts claims, which are of different requests and sorted by digest. A claim is not granted if another claim or an
-/// answer exists for the same request. Returns the digests of the granted claims.
+/// Inserts claims, which are of different requests and sorted by digest. A claim is not granted if another claim that
+/// holds or an answer exists for the same request. Returns the digests of the granted claims.
 async fn insert_claims(tx: &mut Tx, claims: &[&NewClaim]) -> Result<HashSet<[u8; 32]>> {
     macro_rules! insert_claims {
-        ($rows:literal, $now:literal) => {
+        ($rows:literal, $now:literal, $clock:expr) => {
             concat!(
-                "INSERT INTO kept_answers (digest, account_id, claim, node_id, held_until) ",
+                "INSERT INTO kept_answers (digest, account_id, claim, node_id, generation, held_until) ",
                 $rows,
                 " ON CONFLICT (digest) DO UPDATE SET account_id = excluded.account_id, claim = excluded.claim, ",
-                "node_id = excluded.node_id, held_until = excluded.held_until, answer = NULL, blob = NULL ",
-                "WHERE kept_answers.held_until <= ",
+                "node_id = excluded.node_id, generation = excluded.generation, held_until = excluded.held_until, ",
+                "answer = NULL, blob = NULL WHERE kept_answers.held_until <= ",
                 $now,
-                " RETURNING digest"
+                // a claim of a generation that has ended
+                " OR (kept_answers.answer IS NULL AND kept_answers.generation IS NOT NULL AND NOT EXISTS ",
+                "(SELECT 1 FROM nodes WHERE nodes.node_id = kept_answers.node_id ",
+                "AND nodes.generation = kept_answers.generation AND nodes.alive_until > ",
+                $clock,
+                ")) RETURNING digest"
             )
         };
     }
@@ -211,14 +225,16 @@ async fn insert_claims(tx: &mut Tx, claims: &[&NewClaim]) -> Result<HashSet<[u8;
             texts(|claim| &claim.account_id),
             bytes(|claim| &claim.claim),
             texts(|claim| &claim.node_id),
+            claims.iter().map(|claim| claim.generation).collect::<Vec<_>>(),
             ends,
             // all claims get the latest of their times
             claims.iter().map(|claim| claim.now).max(),
         ];
         tx.fetch_all(
             insert_claims!(
-                "SELECT * FROM unnest($1::bytea[], $2::text[], $3::bytea[], $4::text[], $5::bigint[])",
-                "$6"
+                "SELECT * FROM unnest($1::bytea[], $2::text[], $3::bytea[], $4::text[], $5::bigint[], $6::bigint[])",
+                "$7",
+                clock!(postgres)
             ),
             values,
         )
@@ -226,9 +242,12 @@ async fn insert_claims(tx: &mut Tx, claims: &[&NewClaim]) -> Result<HashSet<[u8;
     } else {
         let mut granted = Vec::new();
         for claim in claims {
-            let NewClaim { digest, account_id, claim, node_id, held_until, now } = claim;
-            let values = values![digest, account_id, &claim[..], node_id, *held_until, *now];
-            let sql = insert_claims!("VALUES ($1, $2, $3, $4, $5)", "$6");
+            let NewClaim { digest, account_id, claim, node_id, generation, held_until, now } = claim;
+            let values = values![digest, account_id, &claim[..], node_id, *generation, *held_until, *now];
+            let sql = Sql {
+                sqlite: insert_claims!("VALUES ($1, $2, $3, $4, $5, $6)", "$7", clock!(sqlite)),
+                postgres: insert_claims!("VALUES ($1, $2, $3, $4, $5, $6)", "$7", clock!(postgres)),
+            };
             granted.extend(tx.fetch_optional(sql, values).await?);
         }
         granted

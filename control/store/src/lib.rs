@@ -10,6 +10,7 @@ pub mod api_keys;
 pub mod arithmetic_usage;
 pub mod backlog;
 pub mod backup;
+pub mod bursts;
 pub mod ciphertexts;
 pub mod circuits;
 pub mod commits;

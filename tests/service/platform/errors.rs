@@ -117,8 +117,10 @@ async fn claim(account: &Account<'_>, owner: &AccountId, key: &str) -> [u8; 32] 
     let digest = Sha256::digest([owner.as_str(), "POST", GATE, key].join("\0")).into();
     let (now, account_id) = (node.clock.now().0, owner.as_str().to_owned());
     let held_until = now + 60_000_000;
-    let new = NewClaim { digest, account_id, claim: [0; 16], node_id: "other".to_owned(), held_until, now };
-    assert_eq!(node.running().store().claim(new).await.unwrap(), Claimed::Mine);
+    let (node_id, generation, store) = ("other".to_owned(), 1, node.running().store());
+    store.begin_generation(&node_id, generation, 3_600_000_000).await.unwrap();
+    let new = NewClaim { digest, account_id, claim: [0; 16], node_id, generation, held_until, now };
+    assert_eq!(store.claim(new).await.unwrap(), Claimed::Mine);
     digest
 }
 

@@ -303,10 +303,11 @@ async fn i3_requests_of_an_earlier_process_are_released_when_the_node_starts() {
     let claims = [("other", [1; 32]), (node_id.as_str(), [2; 32])];
     let claim = |digest, claim, node_id: &str, now, held_until| {
         let (account_id, node_id) = (account.as_str().to_owned(), node_id.to_owned());
-        store::NewClaim { digest, account_id, claim, node_id, held_until, now }
+        store::NewClaim { digest, account_id, claim, node_id, generation: 7, held_until, now }
     };
     for (node_id, digest) in claims {
         let now = server.clock.now().0;
+        server.running().store().begin_generation(node_id, 7, 3_600_000_000).await.unwrap();
         let new = claim(digest, [0; 16], node_id, now, now + 360_000_000);
         assert_eq!(server.running().store().claim(new).await.unwrap(), store::Claimed::Mine);
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::{Environment, Plan, Role};
-use store::{NetlistPlace, Trial};
+use store::{Claimed, NetlistPlace, NewClaim, Trial};
 
 use super::*;
 
@@ -111,6 +111,9 @@ const ROWS: &[(i64, &str)] = &[
     (15, "INSERT INTO nodes (node_id, lease_until) VALUES ('node_1', 30)"),
     (15, "UPDATE gate_sessions SET sealed_id = #9 WHERE digest = #3"),
     (16, "UPDATE gate_sessions SET imported = TRUE WHERE digest = #3"),
+    (40, "UPDATE nodes SET generation = -9223372036854775808, alive_until = 31 WHERE node_id = 'node_1'"),
+    (41, "INSERT INTO bursts (subject, full_at) VALUES ('lin_1', 5)"),
+    (40, "UPDATE kept_answers SET generation = -9223372036854775808 WHERE digest = #1"),
     (20, "UPDATE circuits SET text = '', blob = 'object' WHERE name = 'and'"),
     (
         21,
@@ -457,6 +460,14 @@ async fn what_migrations_add_is_right(store: &Store, from: i64) {
         assert_eq!((node("op_1").await, node("op_4").await.as_deref()), (None, Some("node_1")));
         let fail = async |node_id| store.fail_unfinished_operations(node_id, "CODE", ["", ""], 20).await.unwrap();
         assert_eq!((fail("node_2").await, fail("node_1").await), (1, 1), "of no node, then of this node");
+    }
+    // a claim of the release before holds until its time, because its node has no generation
+    if (7..40).contains(&from) {
+        let [account_id, node_id] = ["acct_1", "node_2"].map(str::to_owned);
+        let new =
+            NewClaim { digest: [1; 32], account_id, claim: [9; 16], node_id, generation: 1, held_until: 99, now: 49 };
+        assert_eq!(store.claim(new.clone()).await.unwrap(), Claimed::Running);
+        assert_eq!(store.claim(NewClaim { now: 50, ..new }).await.unwrap(), Claimed::Mine);
     }
     // migration 3 gave accounts of trial keys the plan `trial`, and migration 4 gave them a row in `trials`
     if from < 3 {

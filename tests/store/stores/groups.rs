@@ -74,6 +74,8 @@ async fn furnish(store: &Store) {
     for n in 1..=3 {
         open(store, &session(&[n; 32], "acct_1")).await;
     }
+    // claims of these tests are of this generation
+    store.begin_generation("node", 1, 3_600_000_000).await.unwrap();
     let budget = MonthlyCap { cap_nano_usd: 20_000_000, ..budget("acct_1") };
     store.write(async |tx| tx.set_monthly_cap(&budget).await).await.unwrap();
 }
@@ -185,7 +187,7 @@ impl Dice {
             let account_id = if self.one_in(20) { "acct_none" } else { "acct_1" }.to_owned();
             let (digest, claim) = ([self.below(12); 32], [self.below(3); 16]);
             let (node_id, held_until) = ("node".to_owned(), now + 3);
-            asked.push(Asked::Claim(NewClaim { digest, account_id, claim, node_id, held_until, now }));
+            asked.push(Asked::Claim(NewClaim { digest, account_id, claim, node_id, generation: 1, held_until, now }));
         }
         for _ in 0..self.below(6) {
             asked.push(Asked::Release([self.below(12); 32], [self.below(3); 16]));
@@ -231,7 +233,7 @@ on_both! {
                     let (mut digest, claim) = ([caller; 32], [caller; 16]);
                     digest[0] = round;
                     let (account_id, node_id) = ("acct_1".to_owned(), "node".to_owned());
-                    let new = NewClaim { digest, account_id, claim, node_id, held_until: 100, now: 1 };
+                    let new = NewClaim { digest, account_id, claim, node_id, generation: 1, held_until: 100, now: 1 };
                     assert_eq!(store.claim(new.clone()).await.unwrap(), Claimed::Mine);
                     let keep = KeptAnswer { digest, claim, answer: vec![round], blob: None, held_until: 200 };
                     let usage = usage(&format!("use_{caller}_{round}"), &[1 + caller % 3; 32]);

@@ -73,6 +73,38 @@ on_both! {
         assert_eq!(settle(&store, told(0, 0)).await.day_used, 20);
     }
 
+    async fn l6_a_bucket_gives_its_tokens_at_once_and_no_more_whichever_node_asks(store: Store) {
+        // a bucket of ten tokens, one a minute
+        const MINUTE: i64 = 60_000_000;
+        let take = async |subject, tokens| store.take_tokens(subject, tokens * MINUTE, 10 * MINUTE).await.unwrap();
+        assert!(take("acct_1", 3).await && take("acct_1", 3).await && take("acct_1", 3).await);
+        // one token is left: all or none
+        assert!(!take("acct_1", 3).await && !take("acct_1", 2).await);
+        assert!(take("acct_1", 1).await && !take("acct_1", 1).await);
+        assert!(take("acct_2", 10).await && !take("acct_2", 1).await);
+        // another rate of the same bucket: all of what is ahead counts as used, but not the time beyond twice the span
+        assert!(!store.take_tokens("acct_2", 1, 9 * MINUTE).await.unwrap());
+        assert!(store.take_tokens("acct_2", 1, 4 * MINUTE).await.unwrap());
+        assert_eq!(store.forget_full_buckets(-9 * MINUTE).await.unwrap(), 1, "acct_2");
+        assert!(take("acct_2", 10).await && !take("acct_1", 1).await);
+        assert_eq!(store.forget_full_buckets(0).await.unwrap(), 0);
+        assert_eq!(store.forget_full_buckets(i64::MIN / 2).await.unwrap(), 2);
+        assert!(take("acct_1", 10).await);
+    }
+
+    async fn l6_of_many_askers_at_once_as_many_get_tokens_as_there_are(store: Store) {
+        const HOUR: i64 = 3_600_000_000;
+        let asking = (0..40).map(|_| {
+            let store = store.clone();
+            tokio::spawn(async move { store.take_tokens("acct_1", HOUR, 7 * HOUR).await.unwrap() })
+        });
+        let mut taken = 0;
+        for asked in asking.collect::<Vec<_>>() {
+            taken += usize::from(asked.await.unwrap());
+        }
+        assert_eq!(taken, 7);
+    }
+
     async fn a21_failures_of_all_nodes_add_up_and_every_change_is_told_once(store: Store) {
         let known = store.add_lockout_failures(&[failed(1, &[10, 11])], add).await.unwrap();
         assert_eq!((&known[0].failures[..], known[0].locked_until), (&[10, 11][..], None));

@@ -101,6 +101,7 @@ pub const STORE: Crate = Crate {
             "api_keys",
             "arithmetic_usage",
             "backlog",
+            "bursts",
             "ciphertexts",
             "circuits",
             "dropped_objects",

@@ -1,6 +1,6 @@
 //! Token buckets (readings L6): each bucket holds as many tokens as it refills in a second. Nodes with a cache store
-//! share their buckets. While the cache store does not answer, each node has its own buckets with the same rate
-//! (readings L10).
+//! share their buckets, and so do the API nodes of a fleet, through the database ([`super::shares`]). While the cache
+//! store or the database does not answer, each node has its own buckets with the same rate (readings L10).
 //!
 //! A bucket is stored as one number: the moment when it will be full again. A full bucket need not be stored.
 
@@ -9,36 +9,52 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::shares::{BUCKETS_MAX, Callers, SECOND_US, Shares};
 use crate::cache_store::CacheStore;
 use crate::clock::Timestamp;
 
-const SECOND_US: i64 = 1_000_000;
-/// Largest number of buckets in memory. A bucket is full again after a second and is then not stored, and a node serves
-/// fewer callers than this in a second.
-const BUCKETS_MAX: usize = 65_536;
+/// Where nodes share their buckets.
+#[derive(Default)]
+pub enum Place {
+    /// Each node has its own buckets.
+    #[default]
+    Node,
+    CacheStore(CacheStore),
+    Database(Shares),
+}
 
 /// The token buckets that are not full.
 #[derive(Default)]
 pub struct Bursts {
-    cache: Option<CacheStore>,
+    place: Place,
+    /// The node's own buckets.
     full_at: Mutex<HashMap<Box<str>, i64>>,
 }
 
 impl Bursts {
-    /// Starts with all buckets full. If a cache store is given, nodes share their buckets through it.
-    pub fn new(cache: Option<CacheStore>) -> Bursts {
-        Bursts { cache, full_at: Mutex::default() }
+    /// Starts with all of the node's own buckets full.
+    pub fn new(place: Place) -> Bursts {
+        Bursts { place, full_at: Mutex::default() }
     }
 
     /// Takes a token. If the bucket has none, the error is the time until the next token.
-    pub async fn take(&self, subject: &str, rate_a_second: u32, now: Timestamp) -> Result<(), Duration> {
+    pub async fn take(
+        &self,
+        callers: Callers,
+        subject: &str,
+        rate_a_second: u32,
+        now: Timestamp,
+    ) -> Result<(), Duration> {
         let token_us = SECOND_US / i64::from(rate_a_second.max(1));
-        if let Some(cache) = &self.cache
-            && let Ok(wait) = cache.take_token(subject, token_us).await
-        {
-            return if wait.is_zero() { Ok(()) } else { Err(wait) };
-        }
-        self.take_here(subject, token_us, now)
+        let shared = match &self.place {
+            Place::Node => None,
+            Place::CacheStore(cache) => {
+                let wait = cache.take_token(subject, token_us).await.ok();
+                wait.map(|wait| if wait.is_zero() { Ok(()) } else { Err(wait) })
+            }
+            Place::Database(shares) => shares.take(callers, subject, rate_a_second, now).await,
+        };
+        shared.unwrap_or_else(|| self.take_here(subject, token_us, now))
     }
 
     fn take_here(&self, subject: &str, token_us: i64, now: Timestamp) -> Result<(), Duration> {
@@ -68,14 +84,26 @@ impl Bursts {
         Ok(())
     }
 
-    /// Removes full buckets.
+    /// Removes full buckets from memory.
     pub fn sweep(&self, now: Timestamp) {
         self.full_at.lock().retain(|_, full_at| *full_at > now.0);
+        if let Place::Database(shares) = &self.place {
+            shares.sweep(now);
+        }
+    }
+
+    /// Removes full buckets from the database.
+    pub async fn forget_full(&self) {
+        if let Place::Database(shares) = &self.place {
+            shares.forget_full().await;
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use store::Store;
+
     use super::*;
 
     #[test]
@@ -93,6 +121,19 @@ mod tests {
         assert_eq!(take("a", later), Err(Duration::from_millis(200)));
         let much_later = now.plus(Duration::from_secs(60));
         assert_eq!((0..9).filter(|_| take("a", much_later).is_ok()).count(), 5);
+    }
+
+    #[tokio::test]
+    async fn l10_while_the_database_does_not_answer_a_node_has_buckets_of_the_same_rate() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&format!("sqlite:{}", folder.path().join("test.db").display())).await.unwrap();
+        let bursts = Bursts::new(Place::Database(Shares::new(store.clone())));
+        store.close().await;
+        let mut taken = 0;
+        for _ in 0..9 {
+            taken += i64::from(bursts.take(Callers::Known, "a", 5, Timestamp(5_000_000)).await.is_ok());
+        }
+        assert_eq!(taken, 5);
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! not count against a part of a key, because a stranger who knows that part could lock the owner out. A wrong password
 //! also counts against the user, from all networks together, whether the user exists or not. The user's wait grows with
 //! each failure and stays short, so that a stranger slows a user down but does not shut them out. All decisions are
-//! made in memory. Nodes exchange failures through the database once a second, or at once if a cache store carries the
-//! news.
+//! made in memory. Nodes exchange failures through the database once a second, or at once if a cache store or a fleet's
+//! broker carries the news.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;

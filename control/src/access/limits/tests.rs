@@ -17,7 +17,7 @@ async fn limits(folder: &std::path::Path, free: PlanLimits) -> Limits {
     let secrets = Secrets::load(Some(&secret), &DataDir::at(folder), false).unwrap();
     let mut plans = PlanTable::default();
     *plans.of_mut(Plan::Free) = free;
-    Limits::new(Clock::system(), plans, store, &secrets, None)
+    Limits::new(Clock::system(), plans, store, &secrets, None, None)
 }
 
 fn caller(number: u128) -> Caller {

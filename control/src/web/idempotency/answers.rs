@@ -1,5 +1,6 @@
 //! Stored answers at rest: encrypted (readings I5), with large bodies as objects (I6).
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -14,6 +15,7 @@ use zeroize::Zeroizing;
 use crate::blobs::{Blobs, Missing};
 use crate::caller::{Caller, Role};
 use crate::clock::Timestamp;
+use crate::ids;
 use crate::resource::Payer;
 use crate::sealing::AccountSeals;
 use crate::web::Web;
@@ -27,14 +29,26 @@ const COPIES: u64 = 2;
 /// Wait before a retry: the load balancer may then choose the node that holds the answer.
 const OTHER_NODE_WAIT: Duration = Duration::from_secs(1);
 
+/// Length of the lease on this process's claims. If the process dies, its claims are free after this time.
+const LEASE: Duration = Duration::from_secs(10);
+/// Time between two renewals of the lease.
+pub const RENEWAL: Duration = Duration::from_secs(2);
+
 /// Stores and reads answers on this node.
 pub struct Answers {
     /// This node's id, which marks this node's claims. The id is the same at every start.
     pub(crate) node_id: String,
+    /// The generation of this process. Its claims end with it.
+    generation: AtomicI64,
     /// The database with claims and stored answers.
     pub(crate) store: Store,
     seals: AccountSeals,
     blobs: Blobs,
+}
+
+/// The lease's length in microseconds.
+fn lease_us() -> i64 {
+    LEASE.as_micros() as i64
 }
 
 /// A stored answer without its body.
@@ -77,7 +91,39 @@ impl Replay {
 impl Answers {
     /// Creates a store for answers, sealed under their accounts' keys, and for claims of this node.
     pub fn new(store: Store, seals: AccountSeals, blobs: Blobs, node_id: String) -> Answers {
-        Answers { node_id, store, seals, blobs }
+        Answers { node_id, generation: AtomicI64::new(0), store, seals, blobs }
+    }
+
+    /// Returns the generation of this process, for its claims.
+    pub(super) fn generation(&self) -> i64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Begins a generation of this process, before its first claim. Ends the claims of the node's earlier process.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub async fn begin_generation(&self) -> Result<(), store::Error> {
+        let generation = i64::from_ne_bytes(ids::random());
+        self.store.begin_generation(&self.node_id, generation, lease_us()).await?;
+        self.generation.store(generation, Ordering::Release);
+        Ok(())
+    }
+
+    /// Renews the lease on this process's claims. If the lease was over, the process begins another generation: other
+    /// nodes may have taken the claims, so the requests that made them are neither answered nor charged.
+    ///
+    /// # Errors
+    /// When the database does not answer.
+    pub async fn renew_generation(&self) -> Result<(), store::Error> {
+        if self.store.renew_generation(&self.node_id, self.generation(), lease_us()).await? {
+            return Ok(());
+        }
+        tracing::warn!(
+            "the lease on this node's claims was over, because the node or the database stood still: running requests \
+             with an Idempotency-Key are not answered"
+        );
+        self.begin_generation().await
     }
 
     /// Removes expired answers, and objects to which no answer refers any more.

@@ -8,8 +8,10 @@ use bytes::Bytes;
 use engine::Error;
 use fleet::asker::{Asked, Asker};
 use fleet::asking::NotAnswered;
-use fleet::broker::{Broker, Queue, Topic, Unreachable};
+use fleet::broker::{Broker, Heard, Queue, Topic, Unreachable};
 use fleet::member::Ears;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 
 use super::access::{Checkpoints, FleetKeys};
@@ -19,6 +21,7 @@ use super::member::Member;
 use super::news::News;
 use super::pending::Pending;
 use super::{OPERATIONS_MAX, POOL};
+use crate::cache_store::{self, Follower, Teller};
 use crate::ids;
 use crate::web::error::ApiError;
 use crate::work::at_rest::{KeysAtRest, RestingKey};
@@ -173,6 +176,37 @@ impl Fleet {
         self.shared.shapes.lock().retain(|(known, _)| *known != name);
         let news = News::KeyEnded { key: name.label(), member: self.shared.member.clone(), id: "none".to_owned() };
         let _ = self.shared.broker.tell(Topic::News, news.write().into()).await;
+    }
+}
+
+impl Fleet {
+    /// Passes what other API nodes tell about changed records to a part of this node, while the part exists.
+    pub fn follow(&self, follower: &Arc<impl Follower>) {
+        let (follower, own) = (Arc::downgrade(follower), self.shared.member.clone());
+        self.shared.ears.add(Box::new(move |heard| {
+            let Heard::Told(Topic::News, bytes) = heard else { return };
+            let (Some(news), Some(follower)) = (News::read(bytes), follower.upgrade()) else { return };
+            match news {
+                // the news say not which callers, as if news had been missed
+                News::CallersChanged { member } if member != own => follower.missed(),
+                News::LockoutsChanged { member } if member != own => follower.hear(cache_store::News::Lockouts),
+                _ => {}
+            }
+        }));
+    }
+}
+
+impl Teller for Fleet {
+    fn is_open(&self) -> bool {
+        self.hears()
+    }
+
+    fn tell(&self, records: cache_store::News) -> BoxFuture<'_, ()> {
+        let news = News::changed(&records, self.shared.member.clone());
+        let told = async move {
+            let _ = self.shared.broker.tell(Topic::News, news.write().into()).await;
+        };
+        told.boxed()
     }
 }
 

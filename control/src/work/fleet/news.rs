@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::super::key::KeyName;
+use crate::cache_store;
 
 /// Something that has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,9 +23,30 @@ pub enum News {
         /// The worker's name.
         worker: String,
     },
+    /// Keys, tokens, plans or standings of callers have changed. API nodes read them again. The news name no caller, because
+    /// workers hear them.
+    CallersChanged {
+        /// The member that tells this.
+        member: String,
+    },
+    /// Failed attempts were counted or cleared. API nodes read them again.
+    LockoutsChanged {
+        /// The member that tells this.
+        member: String,
+    },
 }
 
 impl News {
+    /// Makes the news of a member about changed records.
+    pub fn changed(records: &cache_store::News, member: String) -> News {
+        match records {
+            cache_store::News::Keys { .. } | cache_store::News::Account { .. } | cache_store::News::Tokens => {
+                News::CallersChanged { member }
+            }
+            cache_store::News::Lockouts => News::LockoutsChanged { member },
+        }
+    }
+
     /// Reads news. `None`: a newer member's news.
     pub fn read(bytes: &[u8]) -> Option<News> {
         serde_json::from_slice(bytes).ok()
@@ -37,7 +59,32 @@ impl News {
 
     /// Returns the name of the key that has ended.
     pub fn ended(&self) -> Option<KeyName> {
-        let News::KeyEnded { key, .. } = self else { return None };
-        KeyName::of_label(key)
+        match self {
+            News::KeyEnded { key, .. } => KeyName::of_label(key),
+            News::Leave { .. } | News::CallersChanged { .. } | News::LockoutsChanged { .. } => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn news_are_read_as_written_and_a_newer_member_s_news_are_left_out() {
+        let ended = News::KeyEnded { key: "k".to_owned(), member: "m".to_owned(), id: "i".to_owned() };
+        let account = cache_store::News::Account { account_id: "acct_1".to_owned() };
+        let [callers, lockouts] =
+            [account, cache_store::News::Lockouts].map(|records| News::changed(&records, "m".to_owned()));
+        for news in [ended, callers.clone(), lockouts.clone()] {
+            assert_eq!(News::read(&news.write()), Some(news));
+        }
+        assert!(callers != lockouts && callers.ended().is_none() && lockouts.ended().is_none());
+        let text = String::from_utf8(callers.write()).unwrap();
+        // workers hear the news, and may not see names of accounts
+        assert!(!text.contains("acct_1"), "{text}");
+        for newer in [text.replace("callers", "wallets"), text.replace("member", "node"), "probe".to_owned()] {
+            assert!(newer != text && News::read(newer.as_bytes()).is_none(), "{newer}");
+        }
     }
 }

@@ -123,8 +123,7 @@ fn hear_ends(member: &Member, here: Here, worker: String) {
     member.ears.add(Box::new(move |heard| {
         let Heard::Told(Topic::News, bytes) = heard else { return };
         let Some(news) = News::read(bytes) else { return };
-        let Some(name) = news.ended() else { return };
-        let News::KeyEnded { member, id, .. } = news else { return };
+        let (Some(name), News::KeyEnded { member, id, .. }) = (news.ended(), news) else { return };
         let (broker, runtime, worker) = (broker.clone(), runtime.clone(), worker.clone());
         let erased = move || {
             let answer = Answer { id, word: Word::Ended(Bytes::from(worker)) };
