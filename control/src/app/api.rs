@@ -271,8 +271,7 @@ impl Making<'_> {
             workers.clone(),
             clock.clone(),
             telemetry.clone(),
-            config.sessions.clone(),
-            config.circuits.clone(),
+            (config.sessions.clone(), config.circuits.clone()),
             Seal::new(&secrets.key(Purpose::SessionIds)),
             workers.fleet().is_some().then(|| self.shared_keys()).transpose()?,
         )

@@ -148,11 +148,21 @@ impl TestServer {
         Request::get(path).send(self.operations).await
     }
 
-    /// Returns the value of a metric without labels, or 0 if the page does not have the metric.
+    /// Returns the value of a metric, or 0 if the page does not have the metric. In a fleet, the sum over all members.
     pub async fn metric(&self, name: &str) -> f64 {
-        let page = self.operations_get("/metrics").await;
-        let line = page.text().lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned));
-        line.map_or(0.0, |value| value.parse().expect("a number"))
+        let mut pages = vec![self.operations];
+        if let Some(RestOfFleet { api, workers, .. }) = &self.rest {
+            pages.push(api.metrics_addr);
+            pages.extend(workers.iter().map(|worker| worker.metrics_addr));
+        }
+        let mut sum = 0.0;
+        for address in pages {
+            let page = Request::get("/metrics").send(address).await;
+            let value = |line: &str| line.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned);
+            let found = page.text().lines().find_map(value);
+            sum += found.map_or(0.0, |value| value.parse().expect("a number"));
+        }
+        sum
     }
 
     /// Reads a metric until it has the wanted value.

@@ -96,8 +96,7 @@ impl Sessions {
         workers: Arc<Workers>,
         clock: Clock,
         telemetry: Arc<Telemetry>,
-        config: SessionsConfig,
-        circuits: CircuitsConfig,
+        (config, circuits): (SessionsConfig, CircuitsConfig),
         seal: Seal,
         shared: Option<Arc<SharedKeys>>,
     ) -> Result<Self, store::Error> {
@@ -433,8 +432,7 @@ mod tests {
             Arc::new(Workers::here(here.clone())),
             clock,
             telemetry,
-            config.sessions.clone(),
-            config.circuits.clone(),
+            (config.sessions.clone(), config.circuits.clone()),
             Seal::new(&Key::default()),
             None,
         )

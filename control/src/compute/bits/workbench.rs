@@ -473,7 +473,7 @@ mod tests {
             assert!(bench.begin(run.clone()) && kept(&bench, Vec::new(), Some(run)).await);
         }
         bench.forget_run(&runs[0].op_id).await.unwrap();
-        let outputs = |run: &Arc<Run>| bench.outputs_of(&run.op_id);
+        let outputs = async |run: &Arc<Run>| bench.outputs_of(&run.op_id).await;
         assert!(outputs(&runs[0]).await.unwrap().is_none() && outputs(&runs[1]).await.unwrap().is_some());
         drop(runs);
         assert_eq!(node.used(), 1);

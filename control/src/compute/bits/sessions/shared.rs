@@ -88,7 +88,7 @@ impl Sessions {
             expires_at: self.expires_at(caller, created_at).await?,
         };
         let (key, payer) = (OwnedKey::of_fleet(key), Payer::from(caller));
-        let session = self.shared_session(shared, record, id, key, payer, &sealed.secret, 0)?;
+        let session = self.shared_session(shared, record, id, key, payer, (&sealed.secret, 0))?;
         Ok((session, FleetKey { object, bytes: size, secret: sealed.secret, facts }))
     }
 
@@ -100,8 +100,7 @@ impl Sessions {
         id: SessionId,
         key: OwnedKey,
         payer: Payer,
-        secret: &[u8],
-        value_bytes: i64,
+        (secret, value_bytes): (&[u8], i64),
     ) -> Result<Arc<OpenSession>, ApiError> {
         let bytes_max = self.circuits.session_value_bytes_max;
         let memory = ValueMemory::of_session(self.values.clone(), payer.clone(), bytes_max);
@@ -136,8 +135,8 @@ impl Sessions {
         // the names of accounts do not depend on the plan, and the weight is on record
         let share = self.workers.share(account, Plan::Free);
         let key = OwnedKey::of_fleet(KeyFacts::open_key(&found.facts, KeyName::of_session(share, digest))?);
-        let (secret, value_bytes) = (&found.secret, found.value_bytes);
-        let session = self.shared_session(shared, record, id.clone(), key, payer, secret, value_bytes)?;
+        let stored = (&found.secret[..], found.value_bytes);
+        let session = self.shared_session(shared, record, id.clone(), key, payer, stored)?;
         self.open.add(session.clone());
         Ok(session)
     }
