@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::common::Common;
-use super::{backups, invoices, provider_events, reconcile, unpaid, users};
+use super::{backups, invoices, moving, provider_events, reconcile, unpaid, users};
 use crate::admin::ledger::FindingFacts;
 use crate::admin::lockouts::LockoutChoice;
 use crate::admin::{self, Operator};
@@ -39,6 +39,7 @@ pub enum Admin {
     ListLockouts(ListLockouts),
     ClearLockout(ClearLockout),
     FleetKey(FleetKey),
+    Move(moving::Move),
     #[command(flatten)]
     Backups(backups::Backups),
 }
@@ -197,6 +198,7 @@ pub async fn run(command: Admin) -> anyhow::Result<()> {
         Admin::ListLockouts(args) => list_lockouts(args).await,
         Admin::ClearLockout(args) => clear_lockout(args).await,
         Admin::FleetKey(args) => fleet_key(args),
+        Admin::Move(args) => moving::run(args).await,
     }
 }
 
