@@ -8,6 +8,7 @@ mod objects;
 mod rows;
 
 use anyhow::{Context, bail, ensure};
+use docs_module::audit::Head;
 use serde::Serialize;
 use store::{Move, Schema, Store};
 
@@ -21,6 +22,8 @@ use crate::database;
 use crate::office::audit_log::AuditLog;
 use crate::sealing::AccountSeals;
 use crate::secrets::{Purpose, Secrets};
+
+pub use rows::LEFT_OUT;
 
 /// A number or a digest on both sides.
 #[derive(Debug, Serialize)]
@@ -102,6 +105,9 @@ pub async fn run(config: &Config, from_database: Option<&str>, tell: &dyn Fn(Str
         held.end(clock.now().0).await?;
         let node = config.data_dir.display();
         tracing::info!(target: "security", folder = %node, "node moved to PostgreSQL by the operator");
+    } else {
+        // the connections can close only after the held one has come back
+        drop(held);
     }
     source.close().await;
     target.close().await;
@@ -182,10 +188,12 @@ async fn ledger_checks(source: &Store, target: &Store, now: Timestamp) -> Result
 /// the end that was noted with the end of the lines.
 fn log_check(log: &AuditLog) -> std::io::Result<Check> {
     let (noted, chain) = log.check()?;
-    let end = |head: &docs_module::audit::Head| format!("{} lines, {}", head.seq, head.hash);
+    let end = |head: &Head| format!("{} lines, {}", head.seq, head.hash);
     let found = match chain.broken_at {
         Some(line) => format!("line {line} does not follow from the line before"),
         None => end(&chain.head),
     };
-    Ok(Check::new("log of registration numbers", noted.map_or(found.clone(), |head| end(&head)), found))
+    let mut check = Check::new("log of registration numbers", noted.as_ref().map_or("-".to_owned(), end), found);
+    check.is_same = chain.broken_at.is_none() && noted.is_none_or(|noted| noted == chain.head);
+    Ok(check)
 }

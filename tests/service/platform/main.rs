@@ -35,6 +35,7 @@ mod lifecycle;
 mod limits;
 mod lockouts;
 mod month_of_many;
+mod moving;
 mod nodes;
 mod numbers;
 mod onboarding;
