@@ -41,7 +41,7 @@ pub async fn run(args: Move) -> anyhow::Result<()> {
     eprintln!("the node was moved: all {} checks are the same on both sides", checks.len());
     if config.secret.is_none() {
         eprintln!(
-            "set ANGO_SECRET on the API nodes to the secret of this node: xxd -p -c 32 {}",
+            "set ANGO_SECRET of the API nodes to the secret of this node: od -An -v -tx1 {} | tr -d ' \\n'",
             config.data_dir.join("pepper").display()
         );
     }

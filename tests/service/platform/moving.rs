@@ -300,7 +300,23 @@ async fn a_source_that_runs_or_lacks_something_is_refused_until_it_is_mended() {
     let id = std::fs::read_to_string(folder.join("node-id")).unwrap();
     execute(&machine.own, &format!("UPDATE nodes SET node_id = '{id}' WHERE node_id = 'other'")).await;
 
-    // a missing object, a damaged one, and one that another node of the bucket wrote
+    // work that the killed node left behind
+    for sql in [
+        "INSERT INTO gate_sessions (digest, account_id, environment, preset, is_blind, state, created_at, expires_at, node_id) \
+         SELECT zeroblob(32), account_id, 'test', 'fast_128', 1, 'active', 5, 9000000000000000000, 'ID' FROM accounts",
+        "INSERT INTO kept_answers (digest, account_id, claim, node_id, held_until) \
+         SELECT zeroblob(32), account_id, zeroblob(16), 'ID', 9000000000000000000 FROM accounts",
+        "INSERT INTO operations (op_id, account_id, kind, node_id, key_id, environment, operation, status, created_at) \
+         SELECT 'op_1', account_id, 'arithmetic', 'ID', 'key_1', 'test', 'add', 'pending', 5 FROM accounts",
+        "INSERT INTO ledger_accounts SELECT account_id FROM accounts",
+        "INSERT INTO transfers SELECT 't_1', 'pending', account_id, 24320, 150000, 0, 0, 0, 5, 'ID', 5 FROM accounts",
+        "INSERT INTO open_reservations SELECT 't_1', account_id, 24320, 150000, 0, 0, 0, 5, 'ID', 5 FROM accounts",
+        "INSERT INTO ledger_balances SELECT account_id, 24320, 150000, 0, 0, 0, 0, 0, 5 FROM accounts",
+    ] {
+        execute(&machine.own, &sql.replace("ID", &id)).await;
+    }
+
+    // a missing object and a damaged one
     let name = machine.put_object("circuits", b"a netlist");
     let circuit = format!(
         "INSERT INTO circuits (account_id, name, text, bytes, sha256, gates, by_gate, levels, input_widths, output_widths, \
@@ -321,6 +337,10 @@ async fn a_source_that_runs_or_lacks_something_is_refused_until_it_is_mended() {
     execute(&machine.own, "DELETE FROM announcements").await;
     machine.run().await;
     machine.arrived().await;
+    let there = all_rows(&machine.config.database_url).await;
+    let has = |table: &str, word: &str| there[table].iter().any(|row| row.contains(word));
+    assert!(has("gate_sessions", "lost") && has("operations", "failed") && has("transfers", "voided"), "{there:?}");
+    assert!(there["kept_answers"].is_empty() && there["open_reservations"].is_empty());
     machine.start().await.unwrap();
 }
 

@@ -26,6 +26,7 @@ const SMALL: &[&str] = &[
     "server_secret",
     "database_identity",
     "lockout_version",
+    "moves",
     "setup_links",
     "password_links",
     "_sqlx_migrations",
@@ -592,6 +593,8 @@ async fn tour(store: &Store) -> store::Result<()> {
     office::tour(store).await?;
     tour_of_billing(store).await?;
     store.database_id().await?;
+    assert_eq!(store.recorded_move().await?, None);
+    store.nodes_alive(9).await?;
     store.settle_requests(&[Settlement { subject: "acct_1".to_owned(), ..Settlement::default() }]).await?;
     store.lockouts_since(0).await?;
     store.user_of_email("a@b").await?;
@@ -624,6 +627,8 @@ async fn tour(store: &Store) -> store::Result<()> {
     store.ended_trials(1000, 9).await?;
     store.erase_trial("acct_3", 1000, 1000).await?;
     store.forget_erased_accounts(5).await?;
+    let held = store.hold_move("another database", 5).await?.expect("no other process moves rows here");
+    held.end(6).await?;
     Ok(())
 }
 

@@ -297,6 +297,7 @@ const ROWS: &[(i64, &str)] = &[
          named_yen, is_final, payment_id, revision, attempts, due_at, error, received_at) VALUES \
          ('inv_r', 'inv_p', 'acct_1', 'lin_1', 'waiting', 'stripe', 'refund.created', #1, 5, 5, FALSE, 're_1', 1, 2, 3, '', 4)",
     ),
+    (38, "INSERT INTO moves (id, source_id, begun_at, ended_at) VALUES (1, 'a database', 5, 6)"),
 ];
 
 /// Tables whose rows a migration moves to the table `operations`: the table, the migration's number, and the rows' kind.
