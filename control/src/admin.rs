@@ -6,6 +6,7 @@ pub mod invoices;
 pub mod keys;
 pub mod ledger;
 pub mod lockouts;
+pub mod moving;
 pub mod preview;
 pub mod provider_events;
 pub mod reconcile;

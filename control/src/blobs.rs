@@ -93,6 +93,11 @@ impl SealedObject {
         SealedObject { name: name_of(&bytes), bytes }
     }
 
+    /// Whether the bytes are those that the object was written with.
+    pub fn is_whole(&self) -> bool {
+        name_of(&self.bytes) == self.name
+    }
+
     /// Returns the sealed bytes.
     pub fn into_bytes(self) -> Bytes {
         self.bytes
@@ -166,7 +171,7 @@ impl Blobs {
     /// # Errors
     /// [`Missing::Failed`] when the object was not sealed for this account and label.
     pub fn open(&self, account: &AccountId, label: &[u8], object: SealedObject) -> Result<Zeroizing<Vec<u8>>, Missing> {
-        if name_of(&object.bytes) != object.name {
+        if !object.is_whole() {
             return Err(Missing::Failed("an object was changed in its storage".to_owned()));
         }
         let opened = self.seals.of(account).open_in_place(self.named(label), object.bytes.into());

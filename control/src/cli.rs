@@ -20,6 +20,7 @@ mod admin;
 mod backups;
 mod common;
 mod config;
+mod moving;
 mod run_job;
 mod serve;
 mod unpaid;

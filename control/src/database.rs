@@ -7,7 +7,7 @@
 //! older build. Operator's commands change no schema.
 
 use anyhow::{Context, bail};
-use store::{Schema, Store};
+use store::{Move, Schema, Store};
 
 use crate::config::Config;
 use crate::data_dir::DataDir;
@@ -34,7 +34,18 @@ pub async fn open_to_serve(config: &Config) -> anyhow::Result<Store> {
         }
         Schema::Current => {}
     }
+    refuse_half_moved(&store).await?;
     Ok(store)
+}
+
+/// Refuses a database into which `ango admin move` has copied a part of the rows.
+async fn refuse_half_moved(store: &Store) -> anyhow::Result<()> {
+    match store.recorded_move().await? {
+        Some(Move { ended_at: None, .. }) => bail!(
+            "ANGO_DATABASE_URL: the move of a node into this database is not finished: run `ango admin move` again"
+        ),
+        _ => Ok(()),
+    }
 }
 
 /// Opens an existing database for an operator's command. Makes and migrates nothing.
@@ -47,7 +58,7 @@ pub async fn open_as_is(config: &Config) -> anyhow::Result<Store> {
     }
     let store = connect(config).await?;
     match store.schema().await? {
-        Schema::Current | Schema::Newer(_) => Ok(store),
+        Schema::Current | Schema::Newer(_) => refuse_half_moved(&store).await.map(|()| store),
         Schema::Empty => bail!("the database is empty: start a node on it, or run `ango migrate`"),
         Schema::Older(missing) => bail!(
             "the database has an older schema, without {}: use the program in the version of its nodes, or run \
@@ -93,7 +104,11 @@ pub async fn standing(config: &Config) -> anyhow::Result<String> {
     }
     let store = connect(config).await?;
     store.probe().await?;
-    let words = match store.schema().await? {
+    let schema = store.schema().await?;
+    if matches!(schema, Schema::Current | Schema::Newer(_)) {
+        refuse_half_moved(&store).await?;
+    }
+    let words = match schema {
         Schema::Empty => "the database is empty: the node creates the tables at startup".to_owned(),
         Schema::Current => "the schema is up to date".to_owned(),
         Schema::Newer(newer) => format!("the schema has {}, which this program does not know", list(&newer)),

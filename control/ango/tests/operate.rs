@@ -171,6 +171,49 @@ async fn half_a_backup_of_a_node_on_postgres_is_asked_for_by_name() {
 }
 
 #[tokio::test]
+async fn a_node_is_moved_by_the_program_which_tells_whether_both_sides_are_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    done("migrate", at);
+    done("admin create-key", at);
+    refused("admin move", at, "ANGO_DATABASE_URL");
+    let Some(url) = Kind::Postgres.empty_url(at) else { return };
+    let Some(s3) = S3::start() else { return };
+    let bucket = s3.config();
+    let objects = format!("s3://{}/{}", bucket.url.bucket, bucket.url.prefix);
+    let (endpoint, secret) = (bucket.endpoint.unwrap(), bucket.secret_access_key.unwrap());
+    let settings = [
+        ("ANGO_DATABASE_URL", url.as_str()),
+        ("ANGO_OBJECTS_URL", &objects),
+        ("ANGO_S3_ENDPOINT", &endpoint),
+        ("ANGO_S3_ACCESS_KEY_ID", bucket.access_key_id.as_deref().unwrap()),
+        ("ANGO_S3_SECRET_ACCESS_KEY", &secret),
+    ];
+    let (code, said) = ango("admin move --from-database postgres://127.0.0.1/ango", at, &settings);
+    assert!(code == Some(1) && said.contains("--from-database"), "{said}");
+    // a log that is broken keeps the move from its end
+    std::fs::write(at.join("log"), "no entry\n").unwrap();
+    let broken = [&settings[..], &[("SERVICE_AUDIT_LOG", "log")]].concat();
+    let (code, said) = ango("admin move", at, &broken);
+    assert!(code == Some(1) && said.contains("checks differ, so the move is not finished"), "{said}");
+    let (code, said) = ango("admin create-key", at, &settings);
+    assert!(code == Some(1) && said.contains("`ango admin move` again"), "{said}");
+    let (code, said) = ango("config check", at, &settings);
+    assert!(code == Some(3) && said.contains("`ango admin move` again"), "{said}");
+    let database = format!("sqlite:{}", at.join("ango-data/ango.db").display());
+    let (code, said) = ango(&format!("admin move --json --from-database {database}"), at, &settings);
+    assert_eq!(code, Some(0), "{said}");
+    let checks: Value = serde_json::from_str(said.lines().find(|line| line.starts_with('[')).unwrap()).unwrap();
+    let checks = checks.as_array().unwrap();
+    assert!(checks.len() > 50 && checks.iter().all(|check| check["is_same"] == true), "{checks:?}");
+    assert!(said.contains("continuing") && said.contains("ango-data/pepper") && !said.contains(&*secret), "{said}");
+    let (code, said) = ango("admin move", at, &settings);
+    assert!(code == Some(0) && said.contains("nothing was changed"), "{said}");
+    let (code, said) = ango("admin list-keys --json", at, &settings);
+    assert!(code == Some(0) && said.contains("ak_"), "{said}");
+}
+
+#[tokio::test]
 async fn config_check_prints_settings_without_secrets_and_says_what_does_not_answer() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();

@@ -188,14 +188,7 @@ impl Ledger {
     /// # Errors
     /// When the database does not answer.
     pub async fn give_back_lost(&self) -> Result<(), store::Error> {
-        loop {
-            let lost = self.store.reservations_of_node(&self.node_id, "", LOST_AT_ONCE).await?;
-            if lost.is_empty() {
-                return Ok(());
-            }
-            tracing::info!(reservations = lost.len(), "reservations of an earlier process of this node are given back");
-            self.void_all(&lost).await?;
-        }
+        give_back_lost(&self.store, &self.node_id, self.clock.now()).await
     }
 
     /// Gives back the open reservations of this node that no work of this process holds. Work that ended while the
@@ -246,10 +239,7 @@ impl Ledger {
     }
 
     async fn void_all(&self, lost: &[LostReservation]) -> Result<(), store::Error> {
-        for LostReservation { transfer_id, account_id } in lost {
-            self.store.void_reservation(transfer_id, account_id, self.clock.now().0).await?;
-        }
-        Ok(())
+        void_all(&self.store, lost, self.clock.now()).await
     }
 
     async fn give_back(&self, account: &AccountId, transfer_id: &str) {
@@ -342,6 +332,28 @@ impl Drop for Reservation {
             drop(unfinished);
         });
     }
+}
+
+/// Gives back the reservations of a node that does not run.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn give_back_lost(store: &Store, node_id: &str, now: Timestamp) -> Result<(), store::Error> {
+    loop {
+        let lost = store.reservations_of_node(node_id, "", LOST_AT_ONCE).await?;
+        if lost.is_empty() {
+            return Ok(());
+        }
+        tracing::info!(reservations = lost.len(), "reservations of an earlier process of this node are given back");
+        void_all(store, &lost, now).await?;
+    }
+}
+
+async fn void_all(store: &Store, lost: &[LostReservation], now: Timestamp) -> Result<(), store::Error> {
+    for LostReservation { transfer_id, account_id } in lost {
+        store.void_reservation(transfer_id, account_id, now.0).await?;
+    }
+    Ok(())
 }
 
 /// Returns what gates take: of a trial one operation for each gate (readings A14).

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::common::Common;
-use super::{backups, fleet, invoices, provider_events, reconcile, unpaid, users};
+use super::{backups, fleet, invoices, moving, provider_events, reconcile, unpaid, users};
 use crate::admin::ledger::FindingFacts;
 use crate::admin::lockouts::LockoutChoice;
 use crate::admin::{self, Operator};
@@ -40,6 +40,7 @@ pub enum Admin {
     ClearLockout(ClearLockout),
     #[command(flatten)]
     Fleet(fleet::FleetCommands),
+    Move(moving::Move),
     #[command(flatten)]
     Backups(backups::Backups),
 }
@@ -190,6 +191,7 @@ pub async fn run(command: Admin) -> anyhow::Result<()> {
         Admin::ListLockouts(args) => list_lockouts(args).await,
         Admin::ClearLockout(args) => clear_lockout(args).await,
         Admin::Fleet(command) => fleet::run(command).await,
+        Admin::Move(args) => moving::run(args).await,
     }
 }
 

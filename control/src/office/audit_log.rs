@@ -9,12 +9,12 @@ mod known;
 mod reading;
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use docs_module::audit::{Head, Members, entry};
+use docs_module::audit::{Chain, Head, Members, entry};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -158,6 +158,29 @@ impl AuditLog {
             None => self.noted().ok_or_else(|| {
                 io::Error::new(io::ErrorKind::InvalidData, "the last line of the audit log is not an entry")
             }),
+        }
+    }
+
+    /// Checks all lines of the log. Returns the end that the second file notes, and the chain of the lines. Leaves out half a
+    /// line at the end, which a crash can leave behind.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn check(&self) -> io::Result<(Option<Head>, Chain)> {
+        let mut chain = Chain::default();
+        let mut lines = match File::open(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((self.noted(), chain)),
+            file => BufReader::new(file?),
+        };
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            lines.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
+            let is_half = !line.ends_with(b"\n") && (line.len() as u64) < LINE_BYTES_MAX;
+            let text = std::str::from_utf8(&line).unwrap_or_default();
+            if is_half || chain.take(text.trim_end_matches('\n')).is_none() {
+                return Ok((self.noted(), chain));
+            }
         }
     }
 

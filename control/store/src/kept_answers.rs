@@ -107,6 +107,13 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Ends all claims of a node whose process has ended.
+    pub async fn end_claims_of_node(&self, node_id: &str) -> Result<()> {
+        self.write(async |tx| tx.end_claims_of(node_id).await).await
+    }
+}
+
 impl Tx {
     /// Ends all claims of a node, because the node's process that made them has ended or has lost its lease.
     pub(crate) async fn end_claims_of(&mut self, node_id: &str) -> Result<()> {

@@ -24,6 +24,7 @@ pub mod key_materials;
 pub mod key_uploads;
 pub mod ledger;
 pub mod lockouts;
+pub mod moves;
 pub mod nodes;
 pub mod office;
 pub mod operation_counts;
@@ -42,6 +43,7 @@ pub mod signing_keys;
 pub mod standing;
 pub mod statements;
 pub mod subscriptions;
+pub mod tables;
 pub mod trials;
 pub mod usage_bills;
 pub mod user_keys;
@@ -89,6 +91,7 @@ pub use ledger::{
     NewReservation, Posting, Reserved, Spend, USAGE_THRESHOLDS, UsedInMonth, Wanted, is_reached,
 };
 pub use lockouts::{Locked, Lockout, LockoutKind};
+pub use moves::{HeldMove, Move};
 pub use office::{
     Announcement, CAP_THRESHOLDS, CapAlert, DeliveryState, DocumentClaim, DocumentFilter, DocumentIssuer,
     DocumentState, DueDocument, EndedPurchase, FamilyDocument, IssuerProfile, NewPurchase, NewReturn, NewSale,
@@ -111,6 +114,7 @@ pub use sign_ins::{NewSignIn, NextRefreshToken, Refreshed, TokenStanding};
 pub use signing_keys::RetiredSigningKey;
 pub use standing::{AccountStanding, GRACE, PaymentStanding, StandingChange, suspended_from};
 pub use subscriptions::{PlanRequest, Subscription, SubscriptionChange, SubscriptionState};
+pub use tables::{Cell, ColumnKind, Table, TableColumn};
 pub use trials::{Trial, TrialKey, TrialKeyMade, TrialWindow};
 pub use units::Unit;
 pub use usage_bills::UsageBillRecord;
@@ -173,6 +177,9 @@ pub enum Error {
     /// voided the reservation. Nothing was changed.
     #[error("the reservation that pays for the work is no longer open")]
     ReservationLost,
+    /// A database cannot be moved, or a row cannot be copied.
+    #[error("{0}")]
+    Move(String),
     /// The transaction that this write shared with other writes failed. None of these writes was done.
     #[error(transparent)]
     OfGroup(Arc<Error>),

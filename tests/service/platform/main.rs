@@ -37,6 +37,7 @@ mod lifecycle;
 mod limits;
 mod lockouts;
 mod month_of_many;
+mod moving;
 mod nodes;
 mod numbers;
 mod onboarding;

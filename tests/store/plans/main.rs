@@ -28,6 +28,7 @@ const SMALL: &[&str] = &[
     "server_secret",
     "database_identity",
     "lockout_version",
+    "moves",
     "setup_links",
     "password_links",
     "_sqlx_migrations",
@@ -600,6 +601,8 @@ async fn tour(store: &Store) -> store::Result<()> {
     office::tour(store).await?;
     tour_of_billing(store).await?;
     store.database_id().await?;
+    assert_eq!(store.recorded_move().await?, None);
+    store.nodes_alive(9).await?;
     access::tour(store).await?;
     // statements of periodic work
     store.expire_gate_sessions("node_1", 30).await?;
@@ -617,6 +620,8 @@ async fn tour(store: &Store) -> store::Result<()> {
     store.ended_trials(1000, 9).await?;
     store.erase_trial("acct_3", 1000, 1000).await?;
     store.forget_erased_accounts(5).await?;
+    let held = store.hold_move("another database", 5).await?.expect("no other process moves rows here");
+    held.end(6).await?;
     Ok(())
 }
 

@@ -309,6 +309,7 @@ const ROWS: &[(i64, &str)] = &[
         "INSERT INTO waiting_line (op_id, account_id, counted, tag, released, epoch, released_until, deadline, done, cancelled, transfer_id, \
          work_object, checkpoint, booking) VALUES ('op_7', 'acct_1', 'account', 1, TRUE, 2, 3, 4, 5, FALSE, 't_1', 'work', 'values', '{}')",
     ),
+    (42, "INSERT INTO moves (id, source_id, begun_at, ended_at) VALUES (1, 'a database', 5, 6)"),
 ];
 
 /// Tables whose rows a migration moves to the table `operations`: the table, the migration's number, and the rows' kind.

@@ -1,6 +1,7 @@
 //! Databases for tests: SQLite files, and databases of a PostgreSQL server that the process starts and that ends with
 //! the process.
 
+mod every_table;
 mod fill;
 mod pgbouncer;
 
@@ -17,6 +18,7 @@ use sqlx::sqlite::SqliteConnection;
 use store::Store;
 use tempfile::TempDir;
 
+pub use every_table::{all_rows, boolean_columns, execute, fill_every_table};
 pub use fill::{FILLED, fill_ledger};
 pub use pgbouncer::PgBouncer;
 

@@ -34,6 +34,7 @@ mod kept_answers;
 mod ledger;
 mod ledger_model;
 mod limits;
+mod moves;
 mod pages;
 mod retention;
 mod trials;

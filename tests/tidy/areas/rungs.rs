@@ -91,7 +91,7 @@ pub const STORE: Crate = Crate {
         &["commits", "statements"],
         // one SQL interface to two databases
         &["database"],
-        &["backup", "pages", "schema", "seeds", "work"],
+        &["backup", "pages", "schema", "seeds", "tables", "work"],
         // the standing of accounts, which follows from several tables
         &["standing"],
         // tables
@@ -113,6 +113,7 @@ pub const STORE: Crate = Crate {
             "key_materials",
             "key_uploads",
             "lockouts",
+            "moves",
             "nodes",
             "operation_counts",
             "operations",

@@ -371,3 +371,27 @@ fn b39_a_page_that_finds_nothing_within_its_bound_leads_on() {
     }
     assert!(found == [1_205] && pages >= 4, "{found:?} {pages}");
 }
+
+#[test]
+fn a_check_of_the_whole_log_finds_gaps_changes_and_a_missing_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let (noted, chain) = open(folder.path()).check().unwrap();
+    assert_eq!((noted, chain.head.seq, chain.broken_at), (None, 0, None), "there is no log yet");
+    let log = log(folder.path());
+    let (noted, chain) = log.check().unwrap();
+    assert_eq!((noted.as_ref(), chain.head.seq, chain.broken_at), (Some(&chain.head), 6, None));
+    let path = folder.path().join("audit.jsonl");
+    let whole = std::fs::read_to_string(&path).unwrap();
+    let lines: Vec<&str> = whole.lines().collect();
+    let ends = |text: String| {
+        std::fs::write(&path, text).unwrap();
+        let (noted, chain) = log.check().unwrap();
+        assert_eq!(noted.map(|head| head.seq), Some(6));
+        (chain.head.seq, chain.broken_at)
+    };
+    assert_eq!(ends(whole.clone() + &lines[5][..40]), (6, None), "a crash left half a line");
+    assert_eq!(ends(lines[..4].join("\n") + "\n"), (4, None), "the end is missing");
+    assert_eq!(ends(whole.replace("\"T2\"", "\"T9\"")), (2, Some(3)));
+    assert_eq!(ends([&lines[..1], &lines[2..]].concat().join("\n") + "\n"), (1, Some(2)));
+    assert_eq!(ends(whole.clone() + &"x".repeat(LINE_BYTES_MAX as usize + 1)), (6, Some(7)));
+}
