@@ -79,20 +79,7 @@ impl Operator {
     pub async fn fleet(&self, config: &Config) -> anyhow::Result<(Vec<WorkerFacts>, Vec<WaitingFacts>)> {
         let member = member(config).await?;
         tokio::time::sleep(LISTENED).await;
-        let workers = member.ears.workers.lock();
-        let workers = workers.live(Instant::now()).map(|presence| WorkerFacts {
-            worker: presence.worker.clone(),
-            pool: presence.pool.clone(),
-            state: if presence.draining { "draining" } else { "ready" },
-            version: presence.version.clone(),
-            speaks: format!("{} to {}", presence.speaks[0], presence.speaks[1]),
-            weight: presence.weight,
-            devices: presence.load.devices.join(" "),
-            taken: presence.load.taken,
-            keys: presence.load.keys,
-            key_mb: presence.load.resident_bytes / 1_000_000,
-        });
-        let workers = workers.collect();
+        let workers = heard(&member);
         let waiting = self.store.waiting_line(SHOWN_MAX).await?;
         Ok((workers, waiting.into_iter().map(WaitingFacts::from).collect()))
     }
@@ -172,4 +159,22 @@ async fn member(config: &Config) -> anyhow::Result<Member> {
     Member::connect(&config.fleet, &name, false)
         .await?
         .context("ANGO_NATS_URL names no broker: this node is in no fleet")
+}
+
+/// Returns the workers that were heard a moment ago.
+fn heard(member: &Member) -> Vec<WorkerFacts> {
+    let workers = member.ears.workers.lock();
+    let facts = workers.live(Instant::now()).map(|presence| WorkerFacts {
+        worker: presence.worker.clone(),
+        pool: presence.pool.clone(),
+        state: if presence.draining { "draining" } else { "ready" },
+        version: presence.version.clone(),
+        speaks: format!("{} to {}", presence.speaks[0], presence.speaks[1]),
+        weight: presence.weight,
+        devices: presence.load.devices.join(" "),
+        taken: presence.load.taken,
+        keys: presence.load.keys,
+        key_mb: presence.load.resident_bytes / 1_000_000,
+    });
+    facts.collect()
 }
