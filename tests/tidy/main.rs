@@ -271,6 +271,20 @@ fn files_have_one_reason_to_exist() {
 }
 
 #[test]
+fn every_test_that_is_left_out_of_a_fleet_exists_and_has_a_reason() {
+    let folder = root().join("tests/service/platform");
+    let list = std::fs::read_to_string(folder.join("left_out_of_a_fleet.txt")).expect("the list");
+    let mut names = std::collections::BTreeSet::new();
+    for line in list.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
+        let (name, reason) = line.split_once("  ").expect("a name, two spaces, a reason");
+        let (module, test) = name.split_once("::").expect("module::test");
+        let text = std::fs::read_to_string(folder.join(format!("{module}.rs"))).expect("the module's file");
+        assert!(text.contains(&format!("async fn {test}()")), "{name} is no test");
+        assert!(!reason.trim().is_empty() && names.insert(name), "{name} needs one reason");
+    }
+}
+
+#[test]
 fn every_setting_is_in_the_sample() {
     let sample = std::fs::read_to_string(root().join(".env.sample")).expect(".env.sample");
     let mut seen = 0;
