@@ -172,6 +172,12 @@ impl Store {
         Ok(self.db.execute(sql, values![op_id, epoch]).await? == 1)
     }
 
+    /// Takes a released operation out of the line that has no end to record, because it has no record.
+    pub async fn drop_release(&self, op_id: &str, epoch: i64) -> Result<()> {
+        let sql = "DELETE FROM waiting_line WHERE op_id = $1 AND epoch = $2 AND released";
+        self.db.execute(sql, values![op_id, epoch]).await.map(drop)
+    }
+
     /// Puts operations back into the line whose release shows no progress any more. Returns their number.
     pub async fn take_back_silent_releases(&self) -> Result<u64> {
         let sql = Sql {

@@ -41,6 +41,7 @@ pub async fn tour(store: &Store) -> store::Result<()> {
     store.note_progress("op_9", 1, 1, 1).await?;
     store.take_back_silent_releases().await?;
     store.take_back_release("op_9", 1).await?;
+    store.drop_release("op_9", 1).await?;
     store.cancel_waiting("op_9").await?;
     store.note_checkpoint("op_9", 1, "object").await?;
     store.waiting("op_9").await?;

@@ -30,10 +30,13 @@ use crate::work::{self, RunError, Work, WorkEnd, WorkError, Worker, read_work, w
 const RELEASE: Duration = Duration::from_secs(10);
 /// Period of the signs of progress.
 const PROGRESS: Duration = Duration::from_secs(2);
-/// Number of operations that one API node has released at the same time. Bounds the memory for their operands and results.
-const RELEASED_HERE_MAX: usize = 16;
-/// An operation that was released so often without an end fails.
-const RELEASES_MAX: i64 = 8;
+/// An API node has released at most one operation for so many bytes of its memory, because it holds the operands and the
+/// results: up to 56 MB and 72 MB, each in two forms.
+const BYTES_OF_RELEASE: u64 = 256 << 20;
+/// Number of operations that a small node may have released.
+const RELEASED_MIN: u64 = 4;
+/// An operation whose end could not be booked is computed again, if it was released less often than this.
+const BOOKINGS_MAX: i64 = 8;
 /// An operation that cannot be computed now stays with its node for this long before another node tries.
 const RETRY: Duration = Duration::from_secs(1);
 /// Longest time that a request to cancel waits for the end of the operation.
@@ -115,7 +118,8 @@ impl Line {
     /// Makes the line of an API node. `objects`: where the work of operations lies.
     pub fn new(fleet: Fleet, objects: Blobs, checkpoints: CheckpointsOfLine) -> Line {
         fleet.keep_checkpoints_in(Arc::new(checkpoints.clone()));
-        let (workers, places) = (Arc::new(ForOperations(fleet.clone())), Arc::new(Semaphore::new(RELEASED_HERE_MAX)));
+        let places = (work::memory_bytes() / BYTES_OF_RELEASE).max(RELEASED_MIN);
+        let (workers, places) = (Arc::new(ForOperations(fleet.clone())), Arc::new(Semaphore::new(places as usize)));
         let (releasing, stops) = (Default::default(), watch::Sender::new(false));
         Line { fleet, workers, objects, places, releasing, checkpoints, stops }
     }
@@ -261,23 +265,33 @@ async fn book_end(compute: Arc<Compute>, released: Released, place: Option<Owned
 }
 
 async fn resume(compute: &Arc<Compute>, released: Released) -> Result<(), ApiError> {
-    let taken = take(compute, released).await?;
+    let Some(taken) = take(compute, released).await? else { return Ok(()) };
+    if taken.released.cancelled || taken.released.left_us <= 0 {
+        let late = RunError::from(WorkError::deadline_passed());
+        let late = late.or_gone(|| ApiError::internal("a deadline is no end of a key"));
+        return end_without_work(compute, &taken, late).await;
+    }
     match compute::resume(compute, &taken).await {
-        Err(error) if taken.released.epoch >= RELEASES_MAX || !is_passing(&error) => {
-            end_gone(compute, &taken, error).await
-        }
+        Err(error) if !is_passing(&error) => end_without_work(compute, &taken, error).await,
         other => other,
     }
 }
 
-/// Reads the rows of a released operation.
-async fn take(compute: &Arc<Compute>, released: Released) -> Result<Taken, ApiError> {
-    let account: AccountId = released.account_id.parse().map_err(ApiError::internal)?;
-    let booking: Booking = serde_json::from_str(&released.booking).map_err(ApiError::internal)?;
-    let by = booking.by(&account)?;
-    let record = compute.store.operation(account.as_str(), &released.op_id).await?;
-    let (_, record) = record.ok_or_else(|| ApiError::internal("an operation of the line has no record"))?;
-    Ok(Taken { released, by, record, booking })
+/// Reads the rows of a released operation. `None`: its account was erased, or this build cannot read its booking, so the
+/// operation leaves the line.
+async fn take(compute: &Arc<Compute>, released: Released) -> Result<Option<Taken>, ApiError> {
+    let record = compute.store.operation(&released.account_id, &released.op_id).await?;
+    let read = record.and_then(|(_, record)| {
+        let account: AccountId = released.account_id.parse().ok()?;
+        let booking: Booking = serde_json::from_str(&released.booking).ok()?;
+        Some((booking.by(&account).ok()?, record, booking))
+    });
+    let Some((by, record, booking)) = read else {
+        tracing::error!(op_id = released.op_id, "an operation of the waiting line cannot be read and is dropped");
+        compute.store.drop_release(&released.op_id, released.epoch).await?;
+        return Ok(None);
+    };
+    Ok(Some(Taken { released, by, record, booking }))
 }
 
 /// Reads the work of a released operation.
@@ -334,12 +348,6 @@ pub async fn compute_and_book<K: Kind>(
     shape: [usize; 2],
 ) -> Result<(), ApiError> {
     let (begun, released) = (begun(compute, taken)?, &taken.released);
-    if released.cancelled {
-        return end(&begun, released, OperationStatus::Cancelled, None, kind.uncharged(&[])).await;
-    }
-    if released.left_us <= 0 {
-        return fail(&begun, released, &kind, RunError::from(WorkError::deadline_passed())).await;
-    }
     let line = line(compute)?;
     let checkpoints = line.checkpoints.of(released, begun.by.account.clone());
     let mut ending =
@@ -381,12 +389,12 @@ pub async fn compute_and_book<K: Kind>(
                 tracing::warn!(op_id = released.op_id, error = error.message, "another node has ended an operation");
                 Ok(())
             }
-            Err(error) if is_passing(&error) && released.epoch < RELEASES_MAX => Err(error),
+            Err(error) if is_passing(&error) && released.epoch < BOOKINGS_MAX => Err(error),
             Err(error) => fail(&begun, released, &kind, RunError::Api(error)).await,
         },
         WorkEnd::Cancelled(done) => {
             let is_wanted = compute.store.waiting(&released.op_id).await?.is_some_and(|waiting| waiting.cancelled);
-            if !is_wanted && released.epoch < RELEASES_MAX {
+            if !is_wanted {
                 return Err(ApiError::unavailable("workers", "a worker dropped the operation"));
             }
             end(&begun, released, OperationStatus::Cancelled, None, kind.uncharged(&done)).await
@@ -394,7 +402,7 @@ pub async fn compute_and_book<K: Kind>(
         WorkEnd::Failed(error) => {
             let is_passing = error.is_passing();
             let error = RunError::from(error);
-            match is_passing && released.epoch < RELEASES_MAX {
+            match is_passing {
                 true => Err(error.or_gone(|| kind.gone())),
                 false => fail(&begun, released, &kind, error).await,
             }
@@ -441,8 +449,8 @@ async fn end(
     }
 }
 
-/// Ends an operation that cannot be computed, for example because its session or key has ended.
-async fn end_gone(compute: &Arc<Compute>, taken: &Taken, error: ApiError) -> Result<(), ApiError> {
+/// Ends an operation for which no worker is asked any more: it was cancelled, is late, or its session or key has ended.
+async fn end_without_work(compute: &Arc<Compute>, taken: &Taken, error: ApiError) -> Result<(), ApiError> {
     let (begun, released) = (begun(compute, taken)?, &taken.released);
     let cause = (error.code.as_str().to_owned(), error.message);
     let status = if released.cancelled { OperationStatus::Cancelled } else { OperationStatus::Failed };
