@@ -4,14 +4,16 @@ use std::time::{Duration, Instant};
 
 use api::Code;
 use client::Preset;
+use control::admin::Operator;
 use control::caller::Role;
 use serde_json::json;
-use tests_service::TestServer;
 use tests_service::fleet::Fleet;
 use tests_service::gates::{
     Account, BATCH, CHAIN_BITS, CIRCUITS, GATE, OPERATIONS, SESSION, SESSIONS, and_netlist, chain_netlist, chain_result,
 };
 use tests_service::http::Request;
+use tests_service::{PATIENCE, TestServer};
+use tests_store::psql;
 
 use crate::numbers::{COMPUTE, Numbers};
 
@@ -169,6 +171,63 @@ async fn c4_an_operation_that_waits_or_runs_is_cancelled_through_any_node() {
     let last = one.begin(&circuit).await;
     assert_eq!(other.ended(&last).await["status"], "completed");
     assert_eq!(other.show().await["gates_used"], 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operation_whose_session_ended_or_whose_time_is_over_fails_and_costs_nothing() {
+    let Some(mut fleet) = Fleet::start(1, 0, |_| ()).await else { return };
+    let accounts =
+        [Account::open(&fleet.api[0], Preset::Fast128).await, Account::open(&fleet.api[0], Preset::Fast128).await];
+    let [ended, late] = &accounts;
+    let mut begun = Vec::new();
+    for account in &accounts {
+        let circuit = account.circuit(&and_netlist(1), json!([account.value(&[true; 2])]));
+        begun.push(account.begin(&circuit).await);
+    }
+    assert_eq!(ended.send(Request::delete(ended.path(""))).await.status, 204);
+    let (key, session, secret) = (late.key.clone(), late.session.clone(), late.secret);
+    let ended_key = ended.key.clone();
+    drop(accounts);
+    // as if the deadline had passed, by the database's clock, while no worker was there
+    let sql = format!("UPDATE waiting_line SET deadline = 0 WHERE op_id = '{}'", begun[1]);
+    psql(&fleet.api[0].running().config().database_url, &sql);
+    fleet.add_worker(None).await;
+    let late = Account { server: &fleet.api[0], key, session, secret };
+    let told = late.ended(&begun[1]).await;
+    assert_eq!((&told["status"], &told["error"]["code"]), (&json!("failed"), &json!("SERVICE_UNAVAILABLE")));
+    late.nothing_charged().await;
+    let of_ended = Account { key: ended_key, session: late.session.clone(), ..late };
+    let told = of_ended.ended(&begun[0]).await;
+    assert_eq!((&told["status"], &told["error"]["code"]), (&json!("failed"), &json!("SESSION_NOT_FOUND")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_sees_the_fleet_lets_a_worker_leave_and_fails_an_operation() {
+    let Some(mut fleet) = Fleet::start(1, 0, |_| ()).await else { return };
+    let account = Account::open(&fleet.api[0], Preset::Fast128).await;
+    let op_id = account.begin(&account.circuit(&and_netlist(1), json!([account.value(&[true; 2])]))).await;
+    let config = fleet.api[0].running().config().clone();
+    let operator = Operator::open(&config).await.unwrap();
+    let (workers, operations) = operator.fleet(&config).await.unwrap();
+    assert_eq!((workers.len(), operations.len()), (0, 1));
+    assert_eq!(
+        (operations[0].op_id.as_str(), operations[0].state, operations[0].releases),
+        (op_id.as_str(), "waiting", 0)
+    );
+    assert!(operator.drain_worker(&config, "nobody").await.is_err());
+    assert!(operator.retry_operation(&config, &op_id).await.is_err(), "the operation is not with the workers");
+    operator.fail_operation(&config, &op_id).await.unwrap();
+    assert!(operator.fail_operation(&config, &op_id).await.is_err());
+    assert_eq!(account.ended(&op_id).await["error"]["code"], "SERVICE_UNAVAILABLE");
+    account.nothing_charged().await;
+    let session = account.session.clone();
+    drop(account);
+    fleet.add_worker(None).await;
+    fleet.hears_workers(1).await;
+    let (workers, _) = operator.fleet(&config).await.unwrap();
+    assert_eq!((workers[0].state, workers[0].pool.as_str(), session.is_empty()), ("ready", "default", false));
+    operator.drain_worker(&config, &workers[0].worker).await.unwrap();
+    tokio::time::timeout(PATIENCE, fleet.workers[0].asked_to_leave()).await.expect("the worker hears it");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,11 +9,9 @@ use store::{Cell, ColumnKind, Store, Table};
 use super::Check;
 
 /// Tables that are not copied, with the reasons.
-pub const LEFT_OUT: [(&str, &str); 7] = [
+pub const LEFT_OUT: [(&str, &str); 5] = [
     ("moves", "the record of the move itself"),
     ("nodes", "leases of the nodes of the source, which do not run"),
-    ("session_values", "values of sessions of a fleet, which a node with a folder does not have"),
-    ("waiting_line", "operations of a fleet, which a node with a folder does not have"),
     ("bursts", "token buckets, which are full again after some seconds"),
     ("circuit_operations", "of the release before: its rows are in `operations`, and PostgreSQL has a view"),
     ("arithmetic_operations", "of the release before: its rows are in `operations`, and PostgreSQL has a view"),

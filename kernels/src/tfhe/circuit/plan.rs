@@ -324,10 +324,10 @@ mod tests {
             let mut ends: Vec<usize> = cuts.iter().map(|&cut| usize::from(cut) % (levels + 1)).collect();
             ends.push(levels);
             ends.sort_unstable();
-            let (mut values, mut at) = (inputs.clone(), 0);
+            let (mut values, mut at, mut first) = (inputs.clone(), 0, true);
             for end in ends {
-                // a part without levels only hands its inputs on, and the first one also has the constants
-                if end > at || (end == levels && at == 0) {
+                // a plan without levels has one part, which hands inputs and constants on
+                if end > at || (levels == 0 && std::mem::take(&mut first)) {
                     let part = plan.part(at..end);
                     prop_assert_eq!(part.inputs().len(), values.len());
                     values = run(&part, &values);
