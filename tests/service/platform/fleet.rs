@@ -214,7 +214,7 @@ async fn an_operator_sees_the_fleet_lets_a_worker_leave_and_fails_an_operation()
         (operations[0].op_id.as_str(), operations[0].state, operations[0].releases),
         (op_id.as_str(), "waiting", 0)
     );
-    assert!(operator.drain_worker(&config, "nobody").await.is_err());
+    assert!(operator.drain_worker(&config, "absent").await.is_err());
     assert!(operator.retry_operation(&config, &op_id).await.is_err(), "the operation is not with the workers");
     operator.fail_operation(&config, &op_id).await.unwrap();
     assert!(operator.fail_operation(&config, &op_id).await.is_err());

@@ -75,7 +75,7 @@ pub async fn run(
     life::run(begun, run, work, shape).await
 }
 
-/// What another node of a fleet needs to book a run, besides the run's record.
+/// The facts with which another node of a fleet books a run, besides the run's record.
 #[derive(Serialize, Deserialize)]
 struct CircuitBooking {
     by_gate: BTreeMap<String, u64>,

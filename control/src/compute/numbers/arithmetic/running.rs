@@ -65,7 +65,7 @@ pub async fn run(
     life::run(begun, kind, work, shape).await
 }
 
-/// What another node of a fleet needs to book an operation, besides the operation's record.
+/// The facts with which another node of a fleet books an operation, besides the operation's record.
 #[derive(Serialize, Deserialize)]
 struct ArithmeticBooking {
     usd_milli_jpy: i64,

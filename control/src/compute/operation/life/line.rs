@@ -69,7 +69,7 @@ pub struct Booking {
     month: i64,
     /// When the operation was accepted, in microseconds since 1970.
     created_at: i64,
-    /// What the operation's kind needs.
+    /// The facts that the operation's kind needs.
     of: serde_json::Value,
 }
 
