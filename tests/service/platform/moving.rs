@@ -294,7 +294,7 @@ async fn a_source_that_runs_or_lacks_something_is_refused_until_it_is_mended() {
     let running = App::start(node).await.unwrap();
     machine.refused("stop the node first").await;
     running.shutdown().await;
-    execute(&machine.own, "INSERT INTO nodes VALUES ('other', 9223372036854775806)").await;
+    execute(&machine.own, "INSERT INTO nodes (node_id, lease_until) VALUES ('other', 9223372036854775806)").await;
     machine.refused("the nodes other use the database").await;
     // a node that was killed leaves its lease behind
     let id = std::fs::read_to_string(folder.join("node-id")).unwrap();
