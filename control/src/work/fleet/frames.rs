@@ -26,7 +26,7 @@ pub fn seal(key: &Key, name: &str, bytes: &[u8]) -> Vec<u8> {
     sealed
 }
 
-/// Opens bytes that [`seal`] sealed. `None`: frames are changed, missing, swapped, or of another name or key.
+/// Opens bytes that [`seal()`] sealed. `None`: frames are changed, missing, swapped, or of another name or key.
 pub fn open(key: &Key, name: &str, sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     let (seal, frames) = (Seal::new(key), sealed.chunks(FRAME_BYTES + EXTRA_BYTES));
     let count = frames.len();
