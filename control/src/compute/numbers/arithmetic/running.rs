@@ -77,6 +77,12 @@ pub async fn resume(compute: &Arc<Compute>, taken: &Taken, record: &store::Arith
     let operation = Operation::from_name(&record.operation);
     let operation = operation.ok_or_else(|| ApiError::internal("an operation of an unknown name"))?;
     let by = taken.by.clone();
+    // this node may remember the shape of a key that was deleted through another node
+    let exists = ApiError::unavailable("key", "the key exists");
+    let checked = or_deleted(compute, &by.account, &record.key_id, exists).await;
+    if checked.code == unknown_key().code {
+        return Err(checked);
+    }
     let share = compute.workers.share(&by.account, by.plan);
     let key_id = record.key_id.parse().map_err(ApiError::internal)?;
     let work = line::read_object(compute, taken).await?;
