@@ -7,7 +7,7 @@ use api::Code;
 use api::circuits::OperationStatus;
 use fleet::broker::Topic;
 use serde::Serialize;
-use store::{LineEnd, OperationEnd, Unit, Waiting};
+use store::{LineEnd, Unit, Waiting};
 
 use super::Operator;
 use crate::config::Config;
@@ -136,15 +136,8 @@ impl Operator {
         let record = self.store.operation(account_id, op_id).await?;
         let (_, record) = record.context("the operation has no record")?;
         let message = "the operator ended the operation; nothing was charged".to_owned();
-        let end = OperationEnd {
-            op_id: op_id.clone(),
-            status: OperationStatus::Failed,
-            compute_us: 0,
-            error: Some((Code::ServiceUnavailable.as_str().to_owned(), message)),
-            ended_at: now,
-            outcome: record.without_results(),
-            line: Some(LineEnd::Operator),
-        };
+        let failed = (OperationStatus::Failed, Some((Code::ServiceUnavailable.as_str().to_owned(), message)));
+        let end = record.ended_unbegun(op_id, failed, now, LineEnd::Operator);
         Ok(self.store.submit(Unit { operation_end: Some(end), ..Unit::default() }).await?)
     }
 

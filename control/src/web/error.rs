@@ -113,13 +113,9 @@ impl From<store::Error> for ApiError {
     /// another request with the same key is running (readings I3). A value that the database refuses is a fault of the
     /// request, for which 400 is sent (under `/v1`, 422).
     fn from(error: store::Error) -> Self {
-        if matches!(error, store::Error::ClaimLost) {
-            return Self::in_progress();
-        }
-        if matches!(error, store::Error::OperationEnded) {
-            return Self::internal(error);
-        }
         match error {
+            store::Error::ClaimLost => return Self::in_progress(),
+            store::Error::OperationEnded => return Self::internal(error),
             store::Error::SessionEnded => return Self::new(Code::SessionNotFound, "there is no such session"),
             store::Error::ValuesFull => {
                 return Self::new(
@@ -127,13 +123,14 @@ impl From<store::Error> for ApiError {
                     "the session has no memory left for results: delete handles and results of runs",
                 );
             }
+            store::Error::ReservationLost => {
+                tracing::error!(
+                    "other nodes considered this node lost while it worked, because this node's clock or the database stood still"
+                );
+                let message = "the node lost its connection to the database; nothing was charged";
+                return Self::unavailable("database", message);
+            }
             _ => {}
-        }
-        if matches!(error, store::Error::ReservationLost) {
-            tracing::error!(
-                "other nodes considered this node lost while it worked, because this node's clock or the database stood still"
-            );
-            return Self::unavailable("database", "the node lost its connection to the database; nothing was charged");
         }
         if error.is_of_data() {
             // the cause is not logged, because it may quote the value

@@ -236,6 +236,18 @@ impl RecordedOf {
         if let RecordedOf::Circuit(run) = self { Some(run) } else { None }
     }
 
+    /// Makes the end of an operation of this kind that no worker has begun. `error`: code and message, if the operation failed.
+    pub fn ended_unbegun(
+        &self,
+        op_id: &str,
+        (status, error): (OperationStatus, Option<(String, String)>),
+        ended_at: i64,
+        line: LineEnd,
+    ) -> OperationEnd {
+        let (op_id, outcome, line) = (op_id.to_owned(), self.without_results(), Some(line));
+        OperationEnd { op_id, status, compute_us: 0, error, ended_at, outcome, line }
+    }
+
     /// Returns the outcome of an operation of this kind that ended without results.
     pub fn without_results(&self) -> Outcome {
         match self {

@@ -4,7 +4,7 @@
 //!
 //! All times are of the database's clock, because clocks of nodes differ.
 
-use crate::database::{Sql, Tx, from_row, locking, values};
+use crate::database::{Sql, Tx, clock, from_row, locking, values};
 use crate::{Error, Result, Store};
 
 /// The node of all operations and reservations in the line. Nodes of a fleet settle them for each other.
@@ -90,19 +90,16 @@ const TAG_UNIT: i64 = 1 << 10;
 /// A cost counts as at most this many units, so that tags do not overflow.
 const COST_MAX: i64 = 1 << 32;
 
-/// The database's clock.
-macro_rules! now_us {
-    (sqlite) => {
-        "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
-    };
-    (postgres) => {
-        "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)"
+/// The columns of [`Waiting`].
+macro_rules! waiting_columns {
+    () => {
+        "op_id, account_id, released, epoch, done, cancelled, transfer_id, work_object, checkpoint"
     };
 }
 
 impl Store {
-    /// Releases at most `most` waiting operations, those with the smallest tags, so many that at most `room` are released at the same time.
-    /// Each release counts for `lease_us` microseconds without a sign of progress.
+    /// Releases at most `most` waiting operations, those with the smallest tags, so many that at most `room` are released at the
+    /// same time. Each release counts for `lease_us` microseconds without a sign of progress.
     pub async fn release_waiting(&self, room: i64, most: i64, lease_us: i64) -> Result<Vec<Released>> {
         let waiting: Option<(i64,)> = self
             .db
@@ -114,24 +111,27 @@ impl Store {
         let mut tx = self.db.begin().await?;
         // the row of the virtual time is the lock of all releases: their count would otherwise exceed the room
         tx.execute("UPDATE waiting_line_time SET tag = tag WHERE id = 1", values![]).await?;
+        macro_rules! release {
+            ($clock:expr, $limit:expr) => {
+                concat!(
+                    "UPDATE waiting_line SET released = TRUE, epoch = epoch + 1, released_until = $2 + ",
+                    $clock,
+                    " WHERE op_id IN (SELECT op_id FROM waiting_line WHERE NOT released ORDER BY tag, op_id LIMIT ",
+                    $limit,
+                    ") RETURNING op_id, account_id, epoch, deadline - ",
+                    $clock,
+                    " AS left_us, cancelled, transfer_id, work_object, checkpoint, booking"
+                )
+            };
+        }
         let sql = Sql {
-            sqlite: concat!(
-                "UPDATE waiting_line SET released = TRUE, epoch = epoch + 1, released_until = $2 + ",
-                now_us!(sqlite),
-                " WHERE op_id IN (SELECT op_id FROM waiting_line WHERE NOT released ORDER BY tag, op_id \
-                 LIMIT MIN($3, MAX(0, $1 - (SELECT COUNT(*) FROM waiting_line WHERE released)))) \
-                 RETURNING op_id, account_id, epoch, deadline - ",
-                now_us!(sqlite),
-                " AS left_us, cancelled, transfer_id, work_object, checkpoint, booking"
+            sqlite: release!(
+                clock!(sqlite),
+                "MIN($3, MAX(0, $1 - (SELECT COUNT(*) FROM waiting_line WHERE released)))"
             ),
-            postgres: concat!(
-                "UPDATE waiting_line SET released = TRUE, epoch = epoch + 1, released_until = $2 + ",
-                now_us!(postgres),
-                " WHERE op_id IN (SELECT op_id FROM waiting_line WHERE NOT released ORDER BY tag, op_id \
-                 LIMIT LEAST($3, GREATEST(0, $1 - (SELECT COUNT(*) FROM waiting_line WHERE released))) FOR UPDATE SKIP LOCKED) \
-                 RETURNING op_id, account_id, epoch, deadline - ",
-                now_us!(postgres),
-                " AS left_us, cancelled, transfer_id, work_object, checkpoint, booking"
+            postgres: release!(
+                clock!(postgres),
+                "LEAST($3, GREATEST(0, $1 - (SELECT COUNT(*) FROM waiting_line WHERE released))) FOR UPDATE SKIP LOCKED"
             ),
         };
         let released: Vec<Released> = tx.fetch_all(sql, values![room, lease_us, most]).await?;
@@ -145,20 +145,19 @@ impl Store {
     }
 
     /// Notes the progress of a release: so many units are done, or 0 if a worker has just begun. The release then counts for
-    /// `lease_us` microseconds again. Returns whether the operation was cancelled. `None`: the operation has ended, or was released again.
+    /// `lease_us` microseconds again. Returns whether the operation was cancelled. `None`: the operation has
+    /// ended, or was released again.
     pub async fn note_progress(&self, op_id: &str, epoch: i64, done: i64, lease_us: i64) -> Result<Option<bool>> {
-        let sql = Sql {
-            sqlite: concat!(
-                "UPDATE waiting_line SET done = CASE WHEN $3 > 0 THEN $3 ELSE done END, released_until = $4 + ",
-                now_us!(sqlite),
-                " WHERE op_id = $1 AND epoch = $2 AND released RETURNING cancelled"
-            ),
-            postgres: concat!(
-                "UPDATE waiting_line SET done = CASE WHEN $3 > 0 THEN $3 ELSE done END, released_until = $4 + ",
-                now_us!(postgres),
-                " WHERE op_id = $1 AND epoch = $2 AND released RETURNING cancelled"
-            ),
-        };
+        macro_rules! note {
+            ($clock:expr) => {
+                concat!(
+                    "UPDATE waiting_line SET done = CASE WHEN $3 > 0 THEN $3 ELSE done END, released_until = $4 + ",
+                    $clock,
+                    " WHERE op_id = $1 AND epoch = $2 AND released RETURNING cancelled"
+                )
+            };
+        }
+        let sql = Sql { sqlite: note!(clock!(sqlite)), postgres: note!(clock!(postgres)) };
         let mut tx = self.db.begin().await?;
         let row: Option<(bool,)> = tx.fetch_optional(sql, values![op_id, epoch, done, lease_us]).await?;
         tx.commit().await?;
@@ -180,23 +179,18 @@ impl Store {
 
     /// Puts operations back into the line whose release shows no progress any more. Returns their number.
     pub async fn take_back_silent_releases(&self) -> Result<u64> {
-        let sql = Sql {
-            sqlite: concat!(
-                "UPDATE waiting_line SET released = FALSE WHERE released AND released_until < ",
-                now_us!(sqlite)
-            ),
-            postgres: concat!(
-                "UPDATE waiting_line SET released = FALSE WHERE released AND released_until < ",
-                now_us!(postgres)
-            ),
-        };
+        macro_rules! take_back {
+            ($clock:expr) => {
+                concat!("UPDATE waiting_line SET released = FALSE WHERE released AND released_until < ", $clock)
+            };
+        }
+        let sql = Sql { sqlite: take_back!(clock!(sqlite)), postgres: take_back!(clock!(postgres)) };
         self.db.execute(sql, values![]).await
     }
 
     /// Marks an operation as cancelled. Returns the operation in the line. `None`: the operation is not in the line.
     pub async fn cancel_waiting(&self, op_id: &str) -> Result<Option<Waiting>> {
-        let sql = "UPDATE waiting_line SET cancelled = TRUE WHERE op_id = $1 \
-             RETURNING op_id, account_id, released, epoch, done, cancelled, transfer_id, work_object, checkpoint";
+        let sql = concat!("UPDATE waiting_line SET cancelled = TRUE WHERE op_id = $1 RETURNING ", waiting_columns!());
         let mut tx = self.db.begin().await?;
         let found = tx.fetch_optional(sql, values![op_id]).await?;
         tx.commit().await?;
@@ -205,13 +199,13 @@ impl Store {
 
     /// Returns an operation in the line.
     pub async fn waiting(&self, op_id: &str) -> Result<Option<Waiting>> {
-        let sql = "SELECT op_id, account_id, released, epoch, done, cancelled, transfer_id, work_object, checkpoint FROM waiting_line WHERE op_id = $1";
+        let sql = concat!("SELECT ", waiting_columns!(), " FROM waiting_line WHERE op_id = $1");
         self.db.fetch_optional(sql, values![op_id]).await
     }
 
     /// Returns the first operations of the line, in the order of their release.
     pub async fn waiting_line(&self, limit: i64) -> Result<Vec<Waiting>> {
-        let sql = "SELECT op_id, account_id, released, epoch, done, cancelled, transfer_id, work_object, checkpoint FROM waiting_line ORDER BY tag, op_id LIMIT $1";
+        let sql = concat!("SELECT ", waiting_columns!(), " FROM waiting_line ORDER BY tag, op_id LIMIT $1");
         self.db.fetch_all(sql, values![limit]).await
     }
 
@@ -263,22 +257,21 @@ pub(crate) async fn enter_all(tx: &mut Tx, new: impl Iterator<Item = &NewWaiting
                 return Err(Error::ReservationLost);
             }
         }
-        let sql = Sql {
-            sqlite: concat!(
-                "INSERT INTO waiting_line (op_id, account_id, counted, tag, deadline, transfer_id, work_object, booking) \
-                 VALUES ($1, $2, $3, $4 + MAX((SELECT tag FROM waiting_line_time WHERE id = 1), \
-                 COALESCE((SELECT MAX(tag) FROM waiting_line WHERE account_id = $2), 0)), $5 + ",
-                now_us!(sqlite),
-                ", $6, $7, $8)"
-            ),
-            postgres: concat!(
-                "INSERT INTO waiting_line (op_id, account_id, counted, tag, deadline, transfer_id, work_object, booking) \
-                 VALUES ($1, $2, $3, $4 + GREATEST((SELECT tag FROM waiting_line_time WHERE id = 1), \
-                 COALESCE((SELECT MAX(tag) FROM waiting_line WHERE account_id = $2), 0)), $5 + ",
-                now_us!(postgres),
-                ", $6, $7, $8)"
-            ),
-        };
+        // the account's last tag, or the virtual time if the account has paused
+        macro_rules! enter {
+            ($clock:expr, $larger:expr) => {
+                concat!(
+                    "INSERT INTO waiting_line (op_id, account_id, counted, tag, deadline, transfer_id, work_object, booking) \
+                     VALUES ($1, $2, $3, $4 + ",
+                    $larger,
+                    "((SELECT tag FROM waiting_line_time WHERE id = 1), \
+                     COALESCE((SELECT MAX(tag) FROM waiting_line WHERE account_id = $2), 0)), $5 + ",
+                    $clock,
+                    ", $6, $7, $8)"
+                )
+            };
+        }
+        let sql = Sql { sqlite: enter!(clock!(sqlite), "MAX"), postgres: enter!(clock!(postgres), "GREATEST") };
         let step = new.cost.clamp(1, COST_MAX) * TAG_UNIT / new.weight.max(1);
         let values = values![
             &new.op_id,
