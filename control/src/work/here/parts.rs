@@ -68,7 +68,7 @@ impl Checkpoint {
 
 impl Here {
     /// Computes a circuit in parts, from a checkpoint if there is one. `keep` is called with each checkpoint, about once in
-    /// every `period`. Other work is computed whole.
+    /// every `period`. Other work is refused.
     pub async fn compute_in_parts(
         &self,
         work: Work,
@@ -76,6 +76,8 @@ impl Here {
         period: Duration,
         keep: &Keep,
     ) -> WorkEnd {
+        // in the list before the key opens, so that a word to cancel is heard
+        let listed = self.begin_parts(&work.id);
         let key = match self.opened(work.key, work.weight).await {
             Ok(key) => key,
             Err(error) => return WorkEnd::Failed(error.into()),
@@ -98,7 +100,6 @@ impl Here {
             values: circuit.inputs.clone(),
         });
         let (levels, mut most) = (plan.levels().len(), if period.is_zero() { 1 } else { FIRST_BOOTSTRAPS });
-        let listed = self.begin_parts(&id);
         loop {
             if !listed.set_done(done_before(&plan, at.level)) {
                 return WorkEnd::Cancelled(stands_for(&plan, at.level, Vec::new()));

@@ -1,6 +1,6 @@
 //! The waiting line of a fleet, for operations for which no client waits. The API node that accepts an operation writes its
-//! row, and the work as an object. Any API node releases operations to the workers, in fair order, and books the end of those
-//! that it has released. If that node dies, or shows no progress for [`RELEASE`], another one releases them again. Only the
+//! row, and the work as an object. Any API node releases operations to the workers, in fair order. The node that released an
+//! operation books its end. If that node dies, or shows no progress for [`RELEASE`], another one releases them again. Only the
 //! node of the last release ends an operation, because the unit of the end compares the release's number.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use api::circuits::OperationStatus;
 use api::{AccountId, Code, Environment, OperationId, Plan};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
-use store::{LineEnd, NewWaiting, OperationEnd, Outcome, RecordedOf, Released, Unit, Waiting};
+use store::{LineEnd, NewWaiting, Outcome, RecordedOf, Released, Unit, Waiting};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::{Begun, Kind, Reply, too_many};
@@ -353,7 +353,7 @@ pub async fn compute_and_book<K: Kind>(
     let mut ending =
         work::ask(&line.workers, work, shape).map_err(|error| RunError::from(error).or_gone(|| kind.gone()))?;
     let mut beat = tokio::time::interval(PROGRESS);
-    let (mut cancelled, mut stops) = (false, line.stops.subscribe());
+    let mut stops = line.stops.subscribe();
     let mut stopped = Box::pin(async move { drop(stops.wait_for(|stops| *stops).await.map(drop)) });
     let end_of_work = loop {
         tokio::select! {
@@ -368,11 +368,9 @@ pub async fn compute_and_book<K: Kind>(
                 match compute.store.note_progress(released.op_id.as_str(), released.epoch, done, lease).await {
                     // the operation has ended, or another node has released it
                     Ok(None) => return Ok(()),
-                    Ok(Some(true)) if !cancelled => {
-                        cancelled = true;
-                        line.workers.cancel(&begun.op_id);
-                    }
-                    Ok(Some(_)) => {}
+                    // again with each beat, because the worker may have begun after the last word
+                    Ok(Some(true)) => line.workers.cancel(&begun.op_id),
+                    Ok(Some(false)) => {}
                     Err(error) => tracing::warn!(%error, "the progress of an operation could not be noted"),
                 }
             }
@@ -480,15 +478,8 @@ pub async fn cancel(compute: &Compute, account: &AccountId, op_id: &OperationId)
 async fn end_waiting(compute: &Compute, account: &AccountId, waiting: &Waiting) -> Result<bool, ApiError> {
     let now = compute.clock.now();
     let Some((_, record)) = compute.store.operation(account.as_str(), &waiting.op_id).await? else { return Ok(true) };
-    let end = OperationEnd {
-        op_id: waiting.op_id.clone(),
-        status: OperationStatus::Cancelled,
-        compute_us: 0,
-        error: None,
-        ended_at: now.0,
-        outcome: record.without_results(),
-        line: Some(LineEnd::Waiting),
-    };
+    let cancelled = (OperationStatus::Cancelled, None);
+    let end = record.ended_unbegun(&waiting.op_id, cancelled, now.0, LineEnd::Waiting);
     match compute.store.submit(Unit { operation_end: Some(end), ..Unit::default() }).await {
         Ok(()) => {
             if let Some(transfer_id) = &waiting.transfer_id {
