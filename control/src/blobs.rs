@@ -93,7 +93,7 @@ impl SealedObject {
         SealedObject { name: name_of(&bytes), bytes }
     }
 
-    /// Whether the bytes are those that the object was written with.
+    /// Whether the object is unchanged since it was written: its name is the digest of its bytes.
     pub fn is_whole(&self) -> bool {
         name_of(&self.bytes) == self.name
     }

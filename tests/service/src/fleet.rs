@@ -180,8 +180,8 @@ impl Member {
         member
     }
 
-    /// Starts a worker of the fleet of an API node with these settings, on these devices, or on those that the settings choose.
-    /// Returns the worker and its folder.
+    /// Starts a worker for the API node with the settings `api`. Without `devices`, the worker's settings choose them. Returns
+    /// the worker and its folder.
     pub async fn start_worker(&self, api: &Config, devices: Option<Vec<EngineDevice>>) -> (WorkerNode, TempDir) {
         let key: Zeroizing<String> = admin::fleet_key(api).expect("the fleet's key");
         let folder = tempfile::tempdir().expect("a temporary folder");

@@ -5,7 +5,7 @@
 //! T + 1, as one node alone does, plus one share for each node. A node that finds the bucket empty asks again when the
 //! bucket has got a share.
 //!
-//! While the database does not answer, each node has buckets of its own (readings L10).
+//! While the database does not answer, the nodes share no buckets: each node limits its callers alone (readings L10).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ pub enum Callers {
     Strangers,
 }
 
-/// What a node has of one bucket. Pure: reads no clock, makes no call.
+/// The tokens of one bucket that a node has taken. Pure: reads no clock, makes no call.
 #[derive(Clone, Copy, Debug)]
 struct Share {
     /// Tokens that the node has taken from the bucket and not used.
