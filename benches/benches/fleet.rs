@@ -2,7 +2,8 @@
 //! has an API node, workers, a broker and a bucket, all on this machine. The devices compute nothing, so the tables show the cost of the way.
 //!
 //! The first table: one client sends lone gates to both, in turns. The second: each device takes the same time for a batch, and
-//! clients of many sessions send batches to one, two and four workers.
+//! clients of many sessions send batches to one, two and four workers. The third and the fourth compute: gates a second of one process
+//! with two threads against two workers with a thread each, and the first gate of a session on a worker without its key.
 //!
 //! Needs PostgreSQL, `nats-server` and SeaweedFS. `cargo bench --workspace --bench fleet`.
 
@@ -15,6 +16,7 @@ use benches::only_once;
 use client::Preset;
 use control::caller::Role;
 use engine::Device;
+use kernels::cpu::{Cpu, Isa};
 use serde_json::json;
 use tests_service::TestServer;
 use tests_service::fleet::Fleet;
@@ -22,9 +24,10 @@ use tests_service::gates::{base64, open_session};
 use tests_service::keys;
 
 const GATES: usize = 2000;
-/// Time of a batch on a device with a fixed pace, and its largest number of gates.
+/// Time of a batch on a device with a fixed pace, and its largest number of gates. The batches are small, because the table
+/// shows how the fleet shares the devices, not how fast one machine reads and writes JSON.
 const PACE: Duration = Duration::from_millis(20);
-const BATCH: usize = 64;
+const PACED_BATCH: usize = 8;
 /// Number of sessions, and of batches of each session.
 const SESSIONS: usize = 32;
 const BATCHES: usize = 25;
@@ -35,6 +38,8 @@ fn main() {
     runtime.block_on(async {
         lone_gates().await;
         scaling().await;
+        processors().await;
+        first_gates().await;
     });
 }
 
@@ -96,7 +101,7 @@ async fn lone_gates() {
 }
 
 async fn scaling() {
-    let paced = || Some(vec![Device::new(Idle::paced(PACE, BATCH))]);
+    let paced = || Some(vec![Device::new(Idle::paced(PACE, PACED_BATCH))]);
     let mut first = None;
     println!();
     println!("| workers | batches a second | against one |");
@@ -105,29 +110,98 @@ async fn scaling() {
         let Some(fleet) = Fleet::start_on(1, workers, paced, |_| ()).await else { return };
         let mut gates = Vec::new();
         for _ in 0..SESSIONS {
-            gates.push(Gate::new(&fleet.api[0], BATCH).await);
+            gates.push(Gate::new(&fleet.api[0], PACED_BATCH).await);
         }
         let batches = if only_once() { 1 } else { BATCHES };
-        let run = |batches: usize, gates: &[Gate]| {
-            let started = Instant::now();
-            std::thread::scope(|scope| {
-                for gate in gates {
-                    scope.spawn(move || {
-                        let mut connection = Connection::open(gate.address);
-                        for _ in 0..batches {
-                            connection.exchange(&gate.request);
-                        }
-                    });
+        // the first round opens the keys
+        let measured = tokio::task::block_in_place(|| {
+            rate(1, &gates);
+            rate(batches, &gates)
+        });
+        let one = *first.get_or_insert(measured);
+        println!("| {workers} | {measured:.0} | {:.2} |", measured / one);
+    }
+}
+
+/// Gates of a batch, sessions and batches of the measurement that computes, and how often both sides are measured in turns.
+const BATCH: usize = 64;
+const CPU_SESSIONS: usize = 4;
+const CPU_BATCHES: usize = 3;
+const CPU_ROUNDS: usize = 3;
+/// Sessions whose first gate is measured.
+const FIRST_GATES: usize = 11;
+
+fn processor(threads: usize) -> Vec<Device> {
+    let isa = Isa::available()[0];
+    vec![Device::new(Cpu::with(isa, threads))]
+}
+
+async fn processors() {
+    let node = TestServer::on_database(tests_store::Kind::Postgres, processor(2)).await;
+    let Some(fleet) = Fleet::start_on(1, 2, || Some(processor(1)), |_| ()).await else { return };
+    let mut sides = [Vec::new(), Vec::new()];
+    for _ in 0..CPU_SESSIONS {
+        sides[0].push(Gate::new(&node, BATCH).await);
+        sides[1].push(Gate::new(&fleet.api[0], BATCH).await);
+    }
+    let rounds = if only_once() { 1 } else { CPU_ROUNDS };
+    let rates = tokio::task::block_in_place(|| {
+        // the first batches open the keys
+        sides.iter().for_each(|side| _ = rate(1, side));
+        let mut rates = [Vec::new(), Vec::new()];
+        for _ in 0..rounds {
+            for (side, rates) in sides.iter().zip(&mut rates) {
+                rates.push(rate(if only_once() { 1 } else { CPU_BATCHES }, side) * BATCH as f64);
+            }
+        }
+        rates
+    });
+    let [one, two] = rates.map(median);
+    println!();
+    println!("| processor, two threads in all | gates a second | against one process |");
+    println!("|---|---|---|");
+    println!("| one process | {one:.0} | 1.00 |");
+    println!("| an API node and two workers | {two:.0} | {:.2} |", two / one);
+    node.stop().await;
+}
+
+async fn first_gates() {
+    let Some(fleet) = Fleet::start_on(1, 1, || Some(processor(2)), |_| ()).await else { return };
+    let (mut first, mut second) = (Vec::new(), Vec::new());
+    for _ in 0..if only_once() { 1 } else { FIRST_GATES } {
+        let gate = Gate::new(&fleet.api[0], 1).await;
+        let [one, next] = tokio::task::block_in_place(|| {
+            let mut connection = Connection::open(gate.address);
+            [(); 2].map(|()| connection.exchange(&gate.request).0.as_secs_f64() * 1e3)
+        });
+        first.push(one);
+        second.push(next);
+    }
+    let worst = first.iter().copied().fold(0.0, f64::max);
+    println!();
+    println!("| `fast_128` on two threads | median ms | worst ms |");
+    println!("|---|---|---|");
+    println!("| first gate on a worker without the key | {:.0} | {worst:.0} |", median(first));
+    println!("| next gate | {:.0} | |", median(second));
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Sends batches of all sessions at the same time. Returns the number of batches a second.
+fn rate(batches: usize, gates: &[Gate]) -> f64 {
+    let started = Instant::now();
+    std::thread::scope(|scope| {
+        for gate in gates {
+            scope.spawn(move || {
+                let mut connection = Connection::open(gate.address);
+                for _ in 0..batches {
+                    connection.exchange(&gate.request);
                 }
             });
-            (batches * gates.len()) as f64 / started.elapsed().as_secs_f64()
-        };
-        // the first round opens the keys
-        let rate = tokio::task::block_in_place(|| {
-            run(1, &gates);
-            run(batches, &gates)
-        });
-        let one = *first.get_or_insert(rate);
-        println!("| {workers} | {rate:.0} | {:.2} |", rate / one);
-    }
+        }
+    });
+    (batches * gates.len()) as f64 / started.elapsed().as_secs_f64()
 }
