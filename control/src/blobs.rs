@@ -18,6 +18,7 @@ use std::time::{Duration, SystemTime};
 use api::AccountId;
 use bytes::Bytes;
 use futures_util::TryStreamExt;
+use moka::sync::Cache;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as ObjectPath;
 use object_store::{ObjectStore, ObjectStoreExt};
@@ -78,6 +79,9 @@ pub struct Blobs {
     seals: AccountSeals,
     /// The bucket, and the id of the database whose nodes share it. `None`: a folder.
     bucket: Option<(BucketConfig, String)>,
+    /// Objects that this process has written or read lately, still sealed. An object never changes, so only its record says
+    /// whether it still counts.
+    recent: Option<Cache<String, Bytes>>,
 }
 
 /// A sealed object, ready to be written.
@@ -129,7 +133,7 @@ impl Blobs {
         let objects = LocalFileSystem::new_with_prefix(folder).map_err(io::Error::other)?;
         // an object must be on disk before the record that refers to it is written
         let objects = objects.with_fsync(ObjectKind::LASTING.contains(&kind));
-        Ok(Blobs { objects: Arc::new(objects), prefix: ObjectPath::default(), kind, seals, bucket: None })
+        Ok(Blobs { objects: Arc::new(objects), prefix: ObjectPath::default(), kind, seals, bucket: None, recent: None })
     }
 
     /// Gives access to the objects of a kind in a bucket, for the database with this id. Makes no request to the bucket
@@ -145,7 +149,14 @@ impl Blobs {
     ) -> anyhow::Result<Blobs> {
         let (objects, prefix) = bucket.open()?;
         let bucket = Some((bucket.clone(), database_id.to_owned()));
-        Ok(Blobs { objects, prefix: prefix.join(kind.as_str()), kind, seals, bucket })
+        Ok(Blobs { objects, prefix: prefix.join(kind.as_str()), kind, seals, bucket, recent: None })
+    }
+
+    /// Remembers objects of at most this size in bytes together, so that an object that was written or read lately is not
+    /// fetched again.
+    pub fn remembering(self, bytes_max: u64) -> Blobs {
+        let size = |name: &String, bytes: &Bytes| u32::try_from(name.len() + bytes.len()).unwrap_or(u32::MAX);
+        Blobs { recent: Some(Cache::builder().max_capacity(bytes_max).weigher(size).build()), ..self }
     }
 
     /// Whether all nodes of the database share the objects.
@@ -186,8 +197,12 @@ impl Blobs {
     /// The object store's error.
     pub async fn put(&self, object: SealedObject) -> Result<String, String> {
         let SealedObject { name, bytes } = object;
-        let put = self.objects.put(&self.path(&name), bytes.into()).await;
-        put.map(|_| name).map_err(|error| error.to_string())
+        let put = self.objects.put(&self.path(&name), bytes.clone().into()).await;
+        put.map_err(|error| error.to_string())?;
+        if let Some(recent) = &self.recent {
+            recent.insert(name.clone(), bytes);
+        }
+        Ok(name)
     }
 
     /// Reads the object with this name, still sealed.
@@ -202,8 +217,15 @@ impl Blobs {
         if !is_name(name) {
             return Err(Missing::Failed("a record refers to an object by a name that no object can have".to_owned()));
         }
+        if let Some(bytes) = self.recent.as_ref().and_then(|recent| recent.get(name)) {
+            return Ok(SealedObject { name: name.to_owned(), bytes });
+        }
         let object = self.objects.get(&self.path(name)).await.map_err(failed)?;
-        Ok(SealedObject { name: name.to_owned(), bytes: object.bytes().await.map_err(failed)? })
+        let bytes = object.bytes().await.map_err(failed)?;
+        if let Some(recent) = &self.recent {
+            recent.insert(name.to_owned(), bytes.clone());
+        }
+        Ok(SealedObject { name: name.to_owned(), bytes })
     }
 
     /// Asks the object store for an object that does not exist.
@@ -219,6 +241,9 @@ impl Blobs {
 
     /// Removes an object to which no record refers any more. If the removal fails, the next sweep removes the object.
     pub async fn remove(&self, name: &str) {
+        if let Some(recent) = &self.recent {
+            recent.invalidate(name);
+        }
         if let Err(error) = self.objects.delete(&self.path(name)).await {
             tracing::warn!(%error, kind = self.kind.as_str(), "an object could not be removed and stays until the next sweep");
         }
@@ -325,6 +350,22 @@ mod tests {
         assert_eq!(objects_in(&folder.path().join("answers")), 1);
         blobs.remove(&kept).await;
         assert_eq!(objects_in(&folder.path().join("answers")), 0);
+    }
+
+    #[tokio::test]
+    async fn an_object_that_is_remembered_is_not_fetched_until_it_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let blobs = blobs(folder.path()).remembering(1 << 20);
+        let name = put(&blobs, b"content").await;
+        let other =
+            Blobs::in_folder(folder.path(), ObjectKind::Answers, blobs.seals.clone()).unwrap().remembering(1 << 20);
+        assert_eq!(read(&other, &name).await.unwrap(), b"content");
+        std::fs::remove_file(folder.path().join("answers").join(&name)).unwrap();
+        for blobs in [&blobs, &other] {
+            assert_eq!(read(blobs, &name).await.unwrap(), b"content");
+            blobs.remove(&name).await;
+            assert!(matches!(read(blobs, &name).await, Err(Missing::NotHere)));
+        }
     }
 
     #[tokio::test]

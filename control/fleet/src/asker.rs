@@ -30,6 +30,8 @@ pub struct Asked {
     pub units: u64,
     /// Until when an answer is of use.
     pub deadline: Instant,
+    /// The version of the content: one that all workers read when the work is asked for ([`Asker::version`]).
+    pub version: u32,
     /// The content.
     pub content: MakeContent,
 }
@@ -88,6 +90,11 @@ impl Asker {
             }
         }));
         asker
+    }
+
+    /// Returns the highest version of messages that all workers of the pool read now.
+    pub fn version(&self) -> u32 {
+        self.ears.workers.lock().version(&self.pool, Instant::now())
     }
 
     /// Asks, and waits for the end of the work.
@@ -159,15 +166,14 @@ impl Asker {
         attempt: u32,
     ) -> Result<crate::broker::Receipt, NotPublished> {
         let now = Instant::now();
-        let (owner, version) = {
+        let owner = {
             let workers = self.ears.workers.lock();
-            let version = workers.version(&self.pool, now);
-            (workers.owner(&self.pool, asked.flow.as_bytes(), version, now).map(str::to_owned), version)
+            workers.owner(&self.pool, asked.flow.as_bytes(), asked.version, now).map(str::to_owned)
         };
         let worker = owner.ok_or_else(|| NotPublished::Refused("no worker is there".to_owned()))?;
         let left = asked.deadline.saturating_duration_since(now);
         let head = WorkHead {
-            version,
+            version: asked.version,
             id: asked.id.clone(),
             attempt,
             member: self.member.clone(),

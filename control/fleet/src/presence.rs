@@ -15,8 +15,8 @@ pub const PERIOD: Duration = Duration::from_secs(1);
 pub const SILENCE: Duration = Duration::from_millis(3500);
 /// A worker that is not there is forgotten after this time. Until then, its lane has a second.
 pub const GONE: Duration = Duration::from_secs(120);
-/// Versions of messages that this build reads, lowest first.
-pub const SPEAKS: [u32; 2] = [1, 1];
+/// Versions of messages that this build reads, lowest first. Since 2, work leaves out operands that its worker may remember.
+pub const SPEAKS: [u32; 2] = [1, 2];
 /// Largest number of workers that a member lists.
 pub const WORKERS_MAX: usize = 4096;
 

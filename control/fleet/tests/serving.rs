@@ -180,7 +180,7 @@ impl Node {
         let content = Box::new(move |attempt: u32| content.replace("ATTEMPT", &attempt.to_string()).into());
         tokio::spawn(async move {
             let queue = Queue::Run;
-            asker.ask(Asked { id, queue, flow, units: 1, deadline, content }).await
+            asker.ask(Asked { id, queue, flow, units: 1, deadline, version: SPEAKS[1], content }).await
         })
     }
 

@@ -11,6 +11,10 @@ use crate::config::Config;
 use crate::database;
 use crate::sealing::AccountSeals;
 use crate::secrets::{Purpose, Secrets};
+use crate::work::memory_bytes;
+
+/// An API node of a fleet remembers values, and as many ciphertexts, in this part of the process's memory.
+const RECENT_SHARE: u64 = 64;
 
 /// The database and the objects of a node, and the keys that seal both.
 pub struct Storage {
@@ -67,15 +71,19 @@ impl Storage {
             None => Blobs::in_folder(ground.data_dir.path(), kind, seals.clone())
                 .context("ANGO_DATA_DIR: cannot make a folder for objects"),
         };
+        // an API node of a fleet has no other copy of the values and ciphertexts that its clients name again and again
+        let recent = |blobs: Blobs| {
+            if config.fleet.is_member() { blobs.remembering(memory_bytes() / RECENT_SHARE) } else { blobs }
+        };
         // only this node can read its folder, so objects in it need a database that only this node uses
         let is_shared = config.bucket.is_some() || store.database() == "sqlite";
         Ok(Storage {
             answers: blobs(ObjectKind::Answers)?,
             netlists: is_shared.then(|| blobs(ObjectKind::Circuits)).transpose()?,
             session_keys: config.bucket.is_some().then(|| blobs(ObjectKind::Keys)).transpose()?,
-            session_values: config.bucket.is_some().then(|| blobs(ObjectKind::Values)).transpose()?,
+            session_values: config.bucket.is_some().then(|| blobs(ObjectKind::Values).map(recent)).transpose()?,
             operations: config.bucket.is_some().then(|| blobs(ObjectKind::Operations)).transpose()?,
-            vault: [blobs(ObjectKind::EncryptionKeys)?, blobs(ObjectKind::Ciphertexts)?],
+            vault: [blobs(ObjectKind::EncryptionKeys)?, recent(blobs(ObjectKind::Ciphertexts)?)],
             store,
             has_api_keys,
             secrets,

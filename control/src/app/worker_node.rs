@@ -120,11 +120,15 @@ async fn page(State(state): State<Arc<WorkerState>>) -> impl IntoResponse {
         counter!("ango_fleet_key_misses_total").absolute(state.part.key_misses());
         counter!("ango_fleet_device_busy_seconds_total").absolute(usage.busy.as_secs());
         counter!("ango_fleet_redeliveries_total").absolute(state.part.redelivered());
+        let [found, missed] = state.part.operands_remembered();
+        counter!("ango_fleet_operands_remembered_total").absolute(found);
+        counter!("ango_fleet_operand_misses_total").absolute(missed);
         for (name, value) in
             [("ango_fleet_taken", state.part.running()), ("ango_fleet_broker_up", u64::from(state.part.hears()))]
         {
             gauge!(name).set(value as f64);
         }
+        gauge!("ango_fleet_remembered_bytes").set(state.part.remembered_bytes() as f64);
     });
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], state.telemetry.render())
 }

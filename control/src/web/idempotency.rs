@@ -221,7 +221,7 @@ impl GrantedClaim {
         let (answer, blob) = self.web.answers.seal(&self.web, &self.caller, &self.digest, &parts, &body, asked).await?;
         let held_until = self.web.clock.now().plus(KEPT).0;
         self.state.store(ANSWERED, Ordering::Release);
-        let kept = KeptAnswer { digest: self.digest, claim: self.claim, answer, blob, held_until };
+        let kept = KeptAnswer { digest: self.digest, claim: self.claim, answer, blob, held_until, provisional: false };
         Ok((Response::from_parts(parts, Body::from(body)), kept))
     }
 

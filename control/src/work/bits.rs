@@ -9,13 +9,13 @@ mod stored_key;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use api::OperationId;
 use api::params::PresetFacts;
+use api::{HandleId, OperationId};
 use engine::container::Form;
 use engine::{Circuit, CircuitError, EvaluationKey, Gate, GateList, LweList, OperandBlock, Params, Preset};
 use tokio::sync::oneshot;
 
-use super::question::{Figures, GatesQuestion, Question, Work, WorkEnd, Worker, ask};
+use super::question::{Figures, GatesQuestion, NamedResult, Question, Work, WorkEnd, Worker, ask};
 use super::{ComputeConfig, Here, KeyName, Operand, RunError, Share, too_large_key};
 use crate::web::error::ApiError;
 
@@ -197,17 +197,21 @@ impl Netlist {
 
 impl Program {
     /// Runs the program. If the result is not ready at the deadline, the program fails and is not counted (readings E9).
+    /// `handle`: under which the results will stay.
     pub async fn run(
         self,
         worker: &Arc<dyn Worker>,
         id: OperationId,
         key: &OpenKey,
         deadline: Instant,
+        handle: Option<&HandleId>,
     ) -> Result<Outcome, RunError> {
         let Program { list, operands, forms } = self;
         let (submitted, shape) = (Instant::now(), [list.gates().len(), list.dimension() + 1]);
         let question = Question::Gates(GatesQuestion { list, operands });
-        match ask(worker, key.work(id, question, deadline), shape)?.await {
+        let results = handle.map(|handle| NamedResult::value(shape[0], handle)).into_iter().collect();
+        let work = Work { results, ..key.work(id, question, deadline) };
+        match ask(worker, work, shape)?.await {
             WorkEnd::Completed { results, figures: Figures { compute, units } } => {
                 let waited = submitted.elapsed().saturating_sub(compute);
                 Ok(Outcome { results: results.into(), forms, compute, waited, bootstraps: units })
@@ -226,7 +230,7 @@ impl OpenKey {
 
     /// Makes the work of a question under this key.
     pub fn work(&self, id: OperationId, question: Question, deadline: Instant) -> Work {
-        Work { id, key: self.name, weight: self.weight, question, deadline }
+        Work { id, key: self.name, weight: self.weight, question, deadline, results: Vec::new() }
     }
 }
 

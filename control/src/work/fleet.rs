@@ -14,8 +14,10 @@ mod frames;
 pub mod internal;
 mod member;
 mod news;
+mod pace;
 mod pending;
 mod session_key;
+mod values;
 mod worker;
 mod worker_keys;
 

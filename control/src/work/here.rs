@@ -20,7 +20,7 @@ use super::bits::PlanCache;
 use super::key::{AccountDigests, KeyName, Share};
 use super::numbers::{NumbersShape, SharedPlaintexts};
 use super::open_keys::{NotOpen, OpenKeys, OpenedKey};
-use super::question::{Ending, Figures, GatesQuestion, Question, Work, WorkEnd, WorkError, Worker};
+use super::question::{Ending, Figures, GatesQuestion, Question, ResultHead, Work, WorkEnd, WorkError, Worker};
 use super::{
     BackendChoice, ComputeConfig, DeviceFacts, EngineDevice, Usage, bounds, driver_trial, memory_bytes, refused,
 };
@@ -251,6 +251,16 @@ impl Here {
             // one reference is that of the list, and one is here
             Some(key) if Arc::strong_count(&key) > 2 => {}
             _ => self.shared.keys.close(name, Box::new(|| {})),
+        }
+    }
+
+    /// Writes the container of a result under an open key for numbers. `None`: the key is not open. Takes milliseconds of CPU
+    /// time, so call this outside the async threads.
+    pub(super) fn container_of(&self, name: &KeyName, head: &ResultHead, words: Vec<u32>) -> Option<Vec<u8>> {
+        let key = self.shared.keys.get(name)?;
+        match &key.shape {
+            KeyShape::Numbers(shape) => shape.container_of(head, words),
+            KeyShape::Bits(_) => None,
         }
     }
 
@@ -524,7 +534,7 @@ mod tests {
         let list = GateList::new(vec![Gate::Not], LweList::from_words(1, vec![1, 2]));
         let question = Question::Gates(GatesQuestion { list, operands: Vec::new() });
         let deadline = Instant::now() + Duration::from_secs(60);
-        Work { id: OperationId::from_bits(id), key, weight: 1, question, deadline }
+        Work { id: OperationId::from_bits(id), key, weight: 1, question, deadline, results: Vec::new() }
     }
 
     fn was_open(end: &WorkEnd) -> bool {

@@ -87,7 +87,7 @@ impl KeyName {
 }
 
 /// Where the ciphertexts of operands are, beside the question.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operand {
     /// Only in the question.
@@ -96,6 +96,13 @@ pub enum Operand {
     Value(HandleId),
     /// In the vault, as the ciphertext with this id. Only numbers.
     Object(CiphertextId),
+}
+
+impl Operand {
+    /// Whether the operand is stored under a name. What is stored under a name never changes.
+    pub fn is_named(&self) -> bool {
+        !matches!(self, Operand::Words)
+    }
 }
 
 /// An account as workers know it: the first 128 bits of HMAC-SHA-256 of its id.

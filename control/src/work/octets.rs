@@ -1,27 +1,32 @@
 //! Work and its end as bytes: a JSON head with its length ([`api::octets`]), and behind the head words, numbers and
 //! containers, little-endian. Both have a version. Bytes that are not exactly one value are refused, and no size is
-//! believed before the bytes are there.
+//! believed before the bytes are there. Operands that have a name can be left out, for a worker that remembers them.
 
 mod behind;
 mod end;
+mod names;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::OperationId;
-use engine::{GateList, OPERATION_ROWS_MAX, OperandBlock, Place, WEIGHTS};
+use engine::{GateList, LweList, OPERATION_ROWS_MAX, OperandBlock, Place, WEIGHTS};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use self::behind::{Behind, VERSION, check_version, gate, nanoseconds, push_words};
+use self::behind::{Operands, VERSION, check_version, gate, nanoseconds};
 use super::bits::{InputNoise, Mapping};
 use super::key::{AccountDigest, KeyName, Operand, RestingId};
 use super::numbers::{Asked, Operation, Sources, StoredOperand};
-use super::question::{CircuitQuestion, GatesQuestion, NumbersQuestion, Question, Work};
+use super::question::{CircuitQuestion, GatesQuestion, NamedBytes, NumbersQuestion, Question, Work};
 
 pub use self::behind::NotWork;
-pub(super) use self::behind::{split, with_head};
+pub(super) use self::behind::{push_words, split, with_head};
 pub use self::end::{read_end, write_end};
+use self::names::NameHead;
+
+/// Largest dimension of ciphertexts of bits in bytes of work.
+const DIMENSION_MAX: usize = 1 << 20;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,6 +39,9 @@ struct WorkHead {
     weight: u32,
     left_ns: u64,
     question: QuestionHead,
+    /// Absent without names, because earlier members refuse it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    results: Vec<NameHead>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -69,6 +77,9 @@ enum QuestionHead {
 struct RowsHead {
     rows: usize,
     operand: Operand,
+    /// The ciphertexts are not behind the head.
+    #[serde(default, skip_serializing_if = "is_false")]
+    left_out: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -97,15 +108,47 @@ struct ContainerHead {
     operand: Operand,
     /// Hexadecimal digits.
     sources: Option<String>,
+    /// The container is not behind the head.
+    #[serde(default, skip_serializing_if = "is_false")]
+    left_out: bool,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// Which operands are behind the head.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Written {
+    All,
+    /// Those without a name.
+    WithoutName,
+}
+
+impl Written {
+    fn leaves_out(self, operand: &Operand) -> bool {
+        self == Written::WithoutName && operand.is_named()
+    }
 }
 
 /// Writes work as bytes.
 pub fn write_work(work: &Work) -> Vec<u8> {
+    write(work, Written::All)
+}
+
+/// Writes work without the operands that have a name. `None`: no operand has one.
+pub fn write_short_work(work: &Work) -> Option<Vec<u8>> {
+    let has_name = work.question.operands().into_iter().any(Operand::is_named);
+    has_name.then(|| write(work, Written::WithoutName))
+}
+
+fn write(work: &Work, written: Written) -> Vec<u8> {
     let mut behind = Vec::new();
     let question = match &work.question {
-        Question::Gates(question) => write_gates(question, &mut behind),
-        Question::Circuit(question) => write_circuit(question, &mut behind),
-        Question::Numbers(question) => QuestionHead::Numbers(write_numbers(question, &mut behind)),
+        Question::Gates(question) => write_gates(question, written, &mut behind),
+        Question::Circuit(question) => write_circuit(question, written, &mut behind),
+        Question::Numbers(question) => QuestionHead::Numbers(write_numbers(question, written, &mut behind)),
     };
     let head = WorkHead {
         version: VERSION,
@@ -118,16 +161,39 @@ pub fn write_work(work: &Work) -> Vec<u8> {
         weight: work.weight,
         left_ns: nanoseconds(work.deadline.saturating_duration_since(Instant::now())),
         question,
+        results: work.results.iter().map(NameHead::of).collect(),
     };
     with_head(&head, &behind)
 }
 
-/// Reads work.
+/// Reads work whose operands all are behind the head.
 ///
 /// # Errors
 /// When the bytes are not exactly one piece of work of this version. The worker checks whether the work fits its key.
 pub fn read_work(bytes: &[u8]) -> Result<Work, NotWork> {
-    let (head, mut behind): (WorkHead, _) = split(bytes)?;
+    read_short_work(bytes, &|_, _| None)?.ok_or_else(|| NotWork::because("an operand is left out"))
+}
+
+/// Reads work that may leave out operands that have a name. `known`: finds them, by the key's name and the operand's. `None`: an
+/// operand is left out and not known.
+///
+/// # Errors
+/// As [`read_work`].
+pub fn read_short_work(
+    bytes: &[u8],
+    known: &dyn Fn(&KeyName, &Operand) -> Option<NamedBytes>,
+) -> Result<Option<Work>, NotWork> {
+    let (head, behind): (WorkHead, _) = split(bytes)?;
+    let key = key_of(&head)?;
+    let known = |operand: &Operand| known(&key, operand);
+    let mut operands = Operands { behind, known: &known, missing: false };
+    match read(head, key, &mut operands) {
+        Err(_) if operands.missing => Ok(None),
+        read => read.map(Some),
+    }
+}
+
+fn key_of(head: &WorkHead) -> Result<KeyName, NotWork> {
     check_version(head.version)?;
     let key = match (&head.key, &head.question) {
         (KeyHead::Session(digits), QuestionHead::Gates { .. } | QuestionHead::Circuit { .. }) => {
@@ -136,7 +202,10 @@ pub fn read_work(bytes: &[u8]) -> Result<Work, NotWork> {
         (KeyHead::Numbers(digits), QuestionHead::Numbers(_)) => RestingId::Numbers(number(digits)?),
         _ => return Err(NotWork::because("the question is of another kind than the key")),
     };
-    let key = KeyName { account: AccountDigest(number(&head.account)?), key };
+    Ok(KeyName { account: AccountDigest(number(&head.account)?), key })
+}
+
+fn read(head: WorkHead, key: KeyName, operands: &mut Operands<'_>) -> Result<Work, NotWork> {
     if !WEIGHTS.contains(&head.weight) {
         return Err(NotWork::because("a weight that no account has"));
     }
@@ -144,35 +213,44 @@ pub fn read_work(bytes: &[u8]) -> Result<Work, NotWork> {
     let deadline = Instant::now().checked_add(left).ok_or_else(|| NotWork::because("the deadline is too far"))?;
     let question = match head.question {
         QuestionHead::Gates { gates, dimension, blocks, places } => {
-            read_gates(&gates, dimension, blocks, &places, &mut behind)?
+            read_gates(&gates, dimension, blocks, &places, operands)?
         }
         QuestionHead::Circuit { by_gate, fresh, dimension, inputs, netlist_bytes } => {
-            let operands = inputs.into_iter().map(|RowsHead { rows, operand }| Ok((rows, of_bits(operand)?)));
-            let operands = operands.collect::<Result<Vec<_>, NotWork>>()?;
-            let rows = operands.iter().try_fold(0usize, |sum, (rows, _)| sum.checked_add(*rows));
-            let inputs = behind.ciphertexts(dimension, rows.ok_or_else(|| NotWork::because("too many inputs"))?)?;
-            let netlist = String::from_utf8(behind.take(netlist_bytes)?.to_vec())
+            let inputs = inputs.into_iter().map(of_bits).collect::<Result<Vec<_>, NotWork>>()?;
+            if !(1..=DIMENSION_MAX).contains(&dimension) {
+                return Err(NotWork::because("ciphertexts of no such dimension"));
+            }
+            let mut read = LweList::with_capacity(dimension, 0);
+            for input in &inputs {
+                read.append(&operands.ciphertexts(dimension, input)?);
+            }
+            let netlist = String::from_utf8(operands.behind.take(netlist_bytes)?.to_vec())
                 .map_err(|_| NotWork::because("the netlist is not UTF-8"))?;
             Question::Circuit(CircuitQuestion {
                 netlist: Arc::new(netlist),
                 mapping: if by_gate { Mapping::Gates } else { Mapping::Cells },
                 noise: if fresh { InputNoise::Fresh } else { InputNoise::Any },
-                inputs,
-                operands,
+                inputs: read,
+                operands: inputs.into_iter().map(|RowsHead { rows, operand, .. }| (rows, operand)).collect(),
                 planned: None,
             })
         }
-        QuestionHead::Numbers(numbers) => read_numbers(numbers, &mut behind)?,
+        QuestionHead::Numbers(numbers) => read_numbers(numbers, operands)?,
     };
-    behind.end()?;
-    Ok(Work { id: head.id, key, weight: head.weight, question, deadline })
+    operands.behind.end()?;
+    let of_bits = !matches!(question, Question::Numbers(_));
+    let results = head.results.into_iter().map(|name| name.read(of_bits)).collect::<Result<_, _>>()?;
+    Ok(Work { id: head.id, key, weight: head.weight, question, deadline, results })
 }
 
-fn write_gates(question: &GatesQuestion, behind: &mut Vec<u8>) -> QuestionHead {
+fn write_gates(question: &GatesQuestion, written: Written, behind: &mut Vec<u8>) -> QuestionHead {
     let list = &question.list;
     let blocks = question.blocks().map(|(operand, rows)| {
-        rows.iter().for_each(|row| push_words(row, behind));
-        RowsHead { rows: rows.len(), operand: operand.clone() }
+        let left_out = written.leaves_out(operand);
+        if !left_out {
+            push_words(rows.words(), behind);
+        }
+        RowsHead { rows: rows.len(), operand: operand.clone(), left_out }
     });
     QuestionHead::Gates {
         gates: list.gates().iter().map(|gate| gate.name().to_owned()).collect(),
@@ -187,7 +265,7 @@ fn read_gates(
     dimension: usize,
     blocks: Vec<RowsHead>,
     places: &[(u32, u32)],
-    behind: &mut Behind<'_>,
+    from: &mut Operands<'_>,
 ) -> Result<Question, NotWork> {
     let gates = gates.iter().map(|name| gate(name)).collect::<Result<Vec<_>, _>>()?;
     let wanted: usize = gates.iter().map(|gate| gate.arity()).sum();
@@ -199,8 +277,10 @@ fn read_gates(
     if !places.iter().all(is_there) {
         return Err(NotWork::because("an operand that is not there"));
     }
-    let read = blocks.into_iter().map(|RowsHead { rows, operand }| {
-        Ok((of_bits(operand)?, Arc::new(behind.ciphertexts(dimension, rows)?) as OperandBlock))
+    let read = blocks.into_iter().map(|block| {
+        let block = of_bits(block)?;
+        let rows = Arc::new(from.ciphertexts(dimension, &block)?) as OperandBlock;
+        Ok((block.operand, rows))
     });
     let (operands, blocks) = read.collect::<Result<Vec<_>, NotWork>>()?.into_iter().unzip();
     let places = places.iter().map(|&(block, row)| Place { block, row }).collect();
@@ -209,20 +289,27 @@ fn read_gates(
     Ok(Question::Gates(GatesQuestion { list, operands }))
 }
 
-fn write_circuit(question: &CircuitQuestion, behind: &mut Vec<u8>) -> QuestionHead {
-    question.inputs.iter().for_each(|row| push_words(row, behind));
+fn write_circuit(question: &CircuitQuestion, written: Written, behind: &mut Vec<u8>) -> QuestionHead {
+    let (mut inputs, mut from) = (Vec::with_capacity(question.operands.len()), 0);
+    for (rows, operand) in &question.operands {
+        let left_out = written.leaves_out(operand);
+        if !left_out {
+            push_words(question.inputs.rows(from..from + rows), behind);
+        }
+        from += rows;
+        inputs.push(RowsHead { rows: *rows, operand: operand.clone(), left_out });
+    }
     behind.extend_from_slice(question.netlist.as_bytes());
-    let input = |(rows, operand): &(usize, Operand)| RowsHead { rows: *rows, operand: operand.clone() };
     QuestionHead::Circuit {
         by_gate: question.mapping == Mapping::Gates,
         fresh: question.noise == InputNoise::Fresh,
         dimension: question.inputs.dimension(),
-        inputs: question.operands.iter().map(input).collect(),
+        inputs,
         netlist_bytes: question.netlist.len(),
     }
 }
 
-fn write_numbers(question: &NumbersQuestion, behind: &mut Vec<u8>) -> NumbersHead {
+fn write_numbers(question: &NumbersQuestion, written: Written, behind: &mut Vec<u8>) -> NumbersHead {
     let Asked { operation, plain, coefficients, steps, scale_stable, result_bound, result_error_bound } =
         &question.asked;
     for numbers in [plain, coefficients].into_iter().flatten() {
@@ -234,7 +321,9 @@ fn write_numbers(question: &NumbersQuestion, behind: &mut Vec<u8>) -> NumbersHea
     for operand in &question.operands {
         let same = containers.iter().position(|before| Arc::ptr_eq(&before.bytes, &operand.bytes));
         operands.push(same.unwrap_or_else(|| {
-            behind.extend_from_slice(&operand.bytes);
+            if !written.leaves_out(&operand.operand) {
+                behind.extend_from_slice(&operand.bytes);
+            }
             containers.push(operand);
             containers.len() - 1
         }));
@@ -243,6 +332,7 @@ fn write_numbers(question: &NumbersQuestion, behind: &mut Vec<u8>) -> NumbersHea
         bytes: operand.bytes.len(),
         operand: operand.operand.clone(),
         sources: operand.sources.to_bytes().map(hex::encode),
+        left_out: written.leaves_out(&operand.operand),
     };
     NumbersHead {
         operation: operation.name().to_owned(),
@@ -257,18 +347,22 @@ fn write_numbers(question: &NumbersQuestion, behind: &mut Vec<u8>) -> NumbersHea
     }
 }
 
-fn read_numbers(head: NumbersHead, behind: &mut Behind<'_>) -> Result<Question, NotWork> {
+fn read_numbers(head: NumbersHead, from: &mut Operands<'_>) -> Result<Question, NotWork> {
     let NumbersHead { plain, coefficients, steps, scale_stable, operands, containers, .. } = head;
     let operation = Operation::from_name(&head.operation).ok_or_else(|| NotWork::because("an unknown operation"))?;
     if operands.len() != operation.operands() || containers.len() > operands.len() {
         return Err(NotWork::because("operands do not fit the operation"));
     }
-    let plain = plain.map(|count| behind.numbers(count)).transpose()?;
-    let coefficients = coefficients.map(|count| behind.numbers(count)).transpose()?;
-    let read = containers.into_iter().map(|ContainerHead { bytes, operand, sources }| {
-        let bytes = Arc::new(Zeroizing::new(behind.take(bytes)?.to_vec()));
+    let plain = plain.map(|count| from.behind.numbers(count)).transpose()?;
+    let coefficients = coefficients.map(|count| from.behind.numbers(count)).transpose()?;
+    let read = containers.into_iter().map(|ContainerHead { bytes, operand, sources, left_out }| {
+        let operand = of_numbers(operand)?;
+        let bytes = match left_out {
+            false => Arc::new(Zeroizing::new(from.behind.take(bytes)?.to_vec())),
+            true => from.left_out(&operand)?,
+        };
         let sources = sources.map(hex::decode).transpose().map_err(|_| NotWork::because("sources"))?;
-        Ok(StoredOperand { operand: of_numbers(operand)?, bytes, sources: Sources::from_bytes(sources.as_deref()) })
+        Ok(StoredOperand { operand, bytes, sources: Sources::from_bytes(sources.as_deref()) })
     });
     let containers = read.collect::<Result<Vec<_>, NotWork>>()?;
     let operand = |at: usize| containers.get(at).cloned().ok_or_else(|| NotWork::because("a container is missing"));
@@ -284,9 +378,9 @@ fn read_numbers(head: NumbersHead, behind: &mut Behind<'_>) -> Result<Question, 
 }
 
 /// Refuses a name that no operand of gates and circuits has.
-fn of_bits(operand: Operand) -> Result<Operand, NotWork> {
-    match operand {
-        Operand::Words | Operand::Value(_) => Ok(operand),
+fn of_bits(rows: RowsHead) -> Result<RowsHead, NotWork> {
+    match rows.operand {
+        Operand::Words | Operand::Value(_) => Ok(rows),
         Operand::Object(_) => Err(NotWork::because("bits are no ciphertext of the vault")),
     }
 }
@@ -310,6 +404,8 @@ mod tests {
     use api::{CiphertextId, HandleId, octets};
     use engine::{Gate, LweList};
 
+    use super::super::numbers::Tail;
+    use super::super::question::{NamedResult, ResultHead};
     use super::behind::HEAD_BYTES_MAX;
     use super::*;
 
@@ -325,7 +421,8 @@ mod tests {
             _ => RestingId::Session(u128::MAX),
         };
         let key = KeyName { account: AccountDigest(1), key };
-        Work { id: id(7), key, weight: 16, question, deadline: Instant::now() + Duration::from_secs(3600) }
+        let deadline = Instant::now() + Duration::from_secs(3600);
+        Work { id: id(7), key, weight: 16, question, deadline, results: Vec::new() }
     }
 
     fn value(bits: u128) -> Operand {
@@ -407,6 +504,69 @@ mod tests {
         assert!(Arc::ptr_eq(&numbers.operands[0].bytes, &numbers.operands[1].bytes));
         let Question::Circuit(circuit) = &read[1] else { panic!("a circuit") };
         assert_eq!((circuit.netlist.as_str(), circuit.inputs.row(1)), (NETLIST, &[4, 5, u32::MAX][..]));
+    }
+
+    /// Work with names for its results.
+    fn naming(work: Work) -> Work {
+        let head = ResultHead { level: 3, scale: 2f64.powi(40), value_bound: 1.5, variance: 0.25, tail: Tail::Mixed };
+        let results = match work.question {
+            Question::Numbers(_) => vec![NamedResult { rows: 8, operand: object(50), numbers: Some(head) }],
+            _ => vec![NamedResult::value(1, &HandleId::from_bits(50)), NamedResult::value(2, &HandleId::from_bits(51))],
+        };
+        Work { results, ..work }
+    }
+
+    #[test]
+    fn operands_that_are_left_out_are_found_by_their_names_or_the_work_is_fetched() {
+        for work in every_kind().into_iter().map(naming) {
+            let (bytes, short) = (write_work(&work), write_short_work(&work).unwrap());
+            assert!(short.len() < bytes.len());
+            let mut remembered = Vec::new();
+            work.question.each_named(|operand, bytes| remembered.push((operand.clone(), bytes)));
+            assert!(!remembered.is_empty());
+            let find = |key: &KeyName, operand: &Operand| {
+                assert_eq!(*key, work.key);
+                remembered.iter().find(|(name, _)| name == operand).map(|(_, bytes)| bytes.clone())
+            };
+            let read = read_short_work(&short, &find).unwrap().unwrap();
+            assert_eq!((timeless(&write_work(&read)), read.results), (timeless(&bytes), work.results.clone()));
+            // without any of the operands, the work is not there
+            for gone in 0..remembered.len() {
+                let others =
+                    |key: &KeyName, operand: &Operand| find(key, operand).filter(|_| *operand != remembered[gone].0);
+                assert!(read_short_work(&short, &others).unwrap().is_none());
+            }
+            assert!(read_work(&short).is_err());
+            // bytes of another size under the name, and cut work
+            let cut =
+                |key: &KeyName, operand: &Operand| find(key, operand).map(|bytes| Arc::new(bytes[1..].to_vec().into()));
+            assert!(matches!(work.question, Question::Numbers(_)) || read_short_work(&short, &cut).is_err());
+            assert!((0..short.len()).all(|length| read_short_work(&short[..length], &find).is_err()));
+        }
+        let nameless = Question::Gates(match every_kind().remove(0).question {
+            Question::Gates(gates) => GatesQuestion { operands: vec![Operand::Words; 2], ..gates },
+            _ => unreachable!(),
+        });
+        assert!(write_short_work(&work(nameless)).is_none());
+    }
+
+    #[test]
+    fn names_that_no_such_result_has_are_refused() {
+        let bits = serde_json::to_value(value(1)).unwrap();
+        let numbers = serde_json::to_value(object(1)).unwrap();
+        let head = |scale: f64| serde_json::json!({ "level": 1, "scale": scale.to_bits(), "value_bound": 0, "variance": 0, "mixed": false });
+        for (at, work) in every_kind().iter().enumerate() {
+            let named = |operand: &serde_json::Value, numbers: serde_json::Value| {
+                let result = serde_json::json!({ "rows": 1, "operand": operand, "numbers": numbers });
+                read_work(&changed(&write_work(work), &|head| head["results"] = serde_json::json!([result]))).is_ok()
+            };
+            let of_numbers = at >= 2;
+            assert_eq!(named(&bits, serde_json::Value::Null), !of_numbers);
+            assert_eq!(named(&numbers, head(1.0)), of_numbers);
+            assert!(!named(&serde_json::json!("words"), serde_json::Value::Null));
+            assert!(!named(&bits, head(1.0)) && !named(&numbers, serde_json::Value::Null));
+            assert!(!named(&numbers, head(f64::NAN)) && !named(&numbers, head(-1.0)));
+        }
     }
 
     #[test]

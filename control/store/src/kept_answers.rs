@@ -62,6 +62,8 @@ pub struct KeptAnswer {
     pub blob: Option<String>,
     /// The time until which the answer is stored, in microseconds since 1970.
     pub held_until: i64,
+    /// The answer only names an operation whose client still waits. The operation's own answer replaces it.
+    pub provisional: bool,
 }
 
 /// Ends a claim without storing an answer.
@@ -143,9 +145,10 @@ pub(crate) async fn keep_all(tx: &mut Tx, mut answers: Vec<&KeptAnswer>) -> Resu
         answers => {
             let mut found = 0;
             for kept in answers {
-                let sql = "UPDATE kept_answers SET answer = $3, blob = $4, held_until = $5 \
-                     WHERE digest = $1 AND claim = $2 AND answer IS NULL";
-                let of = values![&kept.digest, &kept.claim[..], &kept.answer, kept.blob.as_deref(), kept.held_until];
+                let sql = "UPDATE kept_answers SET answer = $3, blob = $4, held_until = $5, provisional = $6 \
+                     WHERE digest = $1 AND claim = $2 AND (answer IS NULL OR provisional)";
+                let KeptAnswer { digest, claim, answer, blob, held_until, provisional } = kept;
+                let of = values![digest, &claim[..], answer, blob.as_deref(), *held_until, *provisional];
                 found += tx.execute(sql, of).await?;
             }
             found
@@ -159,14 +162,16 @@ async fn keep_arrays(tx: &mut Tx, answers: &[&KeptAnswer]) -> Result<u64> {
     let digests = bytes(|kept| &kept.digest);
     let blobs: Vec<Option<&str>> = answers.iter().map(|kept| kept.blob.as_deref()).collect();
     let ends: Vec<i64> = answers.iter().map(|kept| kept.held_until).collect();
+    let provisional: Vec<i64> = answers.iter().map(|kept| kept.provisional.into()).collect();
     // lock the rows in order first, because an UPDATE of many rows locks them in any order
     let sql = "SELECT 1 FROM kept_answers WHERE digest = ANY($1) ORDER BY digest FOR NO KEY UPDATE";
     tx.execute(sql, values![digests.clone()]).await?;
-    let sql = "UPDATE kept_answers k SET answer = a.answer, blob = a.blob, held_until = a.held_until \
-         FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::text[], $5::bigint[]) \
-         AS a (digest, claim, answer, blob, held_until) \
-         WHERE k.digest = a.digest AND k.claim = a.claim AND k.answer IS NULL";
-    let values = values![digests, bytes(|kept| &kept.claim), bytes(|kept| &kept.answer), blobs, ends];
+    let sql = "UPDATE kept_answers k SET answer = a.answer, blob = a.blob, held_until = a.held_until, \
+         provisional = a.provisional = 1 \
+         FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::text[], $5::bigint[], $6::bigint[]) \
+         AS a (digest, claim, answer, blob, held_until, provisional) \
+         WHERE k.digest = a.digest AND k.claim = a.claim AND (k.answer IS NULL OR k.provisional)";
+    let values = values![digests, bytes(|kept| &kept.claim), bytes(|kept| &kept.answer), blobs, ends, provisional];
     tx.execute(sql, values).await
 }
 
@@ -212,7 +217,7 @@ async fn insert_claims(tx: &mut Tx, claims: &[&NewClaim]) -> Result<HashSet<[u8;
                 $rows,
                 " ON CONFLICT (digest) DO UPDATE SET account_id = excluded.account_id, claim = excluded.claim, ",
                 "node_id = excluded.node_id, generation = excluded.generation, held_until = excluded.held_until, ",
-                "answer = NULL, blob = NULL WHERE kept_answers.held_until <= ",
+                "answer = NULL, blob = NULL, provisional = FALSE WHERE kept_answers.held_until <= ",
                 $now,
                 // a claim of a generation that has ended
                 " OR (kept_answers.answer IS NULL AND kept_answers.generation IS NOT NULL AND NOT EXISTS ",
@@ -281,7 +286,7 @@ impl Work for Release {
         let mut sorted = releases.to_vec();
         sorted.sort_by_key(|release| release.digest);
         for Release { digest, claim } in sorted {
-            let sql = "DELETE FROM kept_answers WHERE digest = $1 AND claim = $2 AND answer IS NULL";
+            let sql = "DELETE FROM kept_answers WHERE digest = $1 AND claim = $2 AND (answer IS NULL OR provisional)";
             tx.execute(sql, values![digest, &claim[..]]).await?;
         }
         Ok(vec![(); releases.len()])

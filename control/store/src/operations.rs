@@ -109,6 +109,8 @@ pub struct ArithmeticOutcome {
     pub result_ciphertext_id: Option<String>,
     /// Number of compute units that are charged.
     pub cost_fcu: i64,
+    /// Ids of the ciphertexts that were removed to make room for the result, separated by spaces.
+    pub evicted_ids: Option<String>,
 }
 
 /// The columns that rows of all kinds have. Times in microseconds since 1970.
@@ -175,6 +177,8 @@ pub struct Arithmetic {
     pub result_ciphertext_id: Option<String>,
     /// Number of compute units that were charged.
     pub cost_fcu: Option<i64>,
+    /// Ids of the ciphertexts that were removed to make room for the result, separated by spaces.
+    pub evicted_ids: Option<String>,
 }
 
 struct Row {
@@ -204,7 +208,7 @@ from_row!(CircuitRun {
     cost_milli_yen,
     discounted
 });
-from_row!(Arithmetic { key_id, operation, result_ciphertext_id, cost_fcu });
+from_row!(Arithmetic { key_id, operation, result_ciphertext_id, cost_fcu, evicted_ids });
 
 impl<'r, R: sqlx::Row> FromRow<'r, R> for RecordedOf
 where
@@ -278,7 +282,7 @@ impl Store {
             of_node!(),
             " AS node_id, status, compute_us, error_code, error_message, created_at, ended_at, session_digest, \
              gates_total, gates_done, by_gate, levels, plan, bootstrap_ops, cost_milli_yen, discounted, key_id, operation, \
-             result_ciphertext_id, cost_fcu, (SELECT w.done FROM waiting_line w WHERE w.op_id = operations.op_id) \
+             result_ciphertext_id, cost_fcu, evicted_ids, (SELECT w.done FROM waiting_line w WHERE w.op_id = operations.op_id) \
              AS line_done FROM operations WHERE op_id = $1 AND account_id = $2"
         );
         let row: Option<Row> = self.db.fetch_optional(sql, values![op_id, account_id]).await?;
@@ -378,7 +382,7 @@ pub(crate) async fn end_all(tx: &mut Tx, ends: impl Iterator<Item = &OperationEn
         }
         let sql = "UPDATE operations SET status = $2, compute_us = $3, error_code = $4, error_message = $5, ended_at = $6, \
              gates_done = $7, bootstrap_ops = $8, cost_milli_yen = $9, discounted = $10, result_ciphertext_id = $11, \
-             cost_fcu = $12 WHERE op_id = $1 AND status = 'pending'";
+             cost_fcu = $12, evicted_ids = $13 WHERE op_id = $1 AND status = 'pending'";
         let (code, message) = end.error.as_ref().map(|(code, message)| (code.as_str(), message.as_str())).unzip();
         let (run, arithmetic) = match &end.outcome {
             Outcome::Circuit(run) => (Some(run), None),
@@ -397,6 +401,7 @@ pub(crate) async fn end_all(tx: &mut Tx, ends: impl Iterator<Item = &OperationEn
             run.map(|run| run.discounted),
             arithmetic.and_then(|operation| operation.result_ciphertext_id.as_deref()),
             arithmetic.map(|operation| operation.cost_fcu),
+            arithmetic.and_then(|operation| operation.evicted_ids.as_deref()),
         ];
         if tx.execute(sql, values).await? == 0 {
             return Err(Error::OperationEnded);

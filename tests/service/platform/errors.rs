@@ -69,7 +69,7 @@ async fn provoke(code: Code, account: &Account<'_>, owner: &AccountId) -> Provok
         Code::InternalError => {
             let (digest, claim) = (claim(account, owner, "broken").await, [0; 16]);
             let held_until = server.clock.now().0 + 60_000_000;
-            let kept = KeptAnswer { digest, claim, answer: vec![0; 100], blob: None, held_until };
+            let kept = KeptAnswer { digest, claim, answer: vec![0; 100], blob: None, held_until, provisional: false };
             server.running().store().submit(Unit { keep: Some(kept), ..Unit::default() }).await.unwrap();
             account.send(Request::post(GATE, &gate).header("Idempotency-Key", "broken")).await
         }

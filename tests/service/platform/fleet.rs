@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use api::Code;
 use client::Preset;
+use client::ckks::PartKind;
 use control::admin::Operator;
 use control::caller::Role;
 use serde_json::json;
@@ -15,7 +16,7 @@ use tests_service::http::Request;
 use tests_service::{PATIENCE, TestServer};
 use tests_store::psql;
 
-use crate::numbers::{COMPUTE, Numbers};
+use crate::numbers::{COMPUTE, Numbers, testing};
 
 /// The same account, asking another node.
 fn at<'s>(account: &Account<'_>, server: &'s TestServer) -> Account<'s> {
@@ -114,6 +115,112 @@ async fn values_and_results_of_runs_are_found_through_every_api_node() {
     let handle = account.post(BATCH, &batch).await.ok(200)["handle"].clone();
     assert_eq!(elsewhere.send(Request::delete(elsewhere.path(""))).await.status, 204);
     elsewhere.send(Request::get(account.handle(&handle))).await.error(404, Code::SessionNotFound.as_str());
+}
+
+/// The number that the first worker's metrics tell under this name.
+async fn of_worker(fleet: &Fleet, name: &str) -> u64 {
+    let page = Request::get("/metrics").send(fleet.workers[0].metrics_addr).await;
+    let line = page.text().lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned));
+    line.unwrap_or_else(|| panic!("{name} in {}", page.text())).parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chain_is_computed_from_values_that_its_worker_remembers_or_fetches() {
+    let Some(mut fleet) = Fleet::start(2, 1, |_| ()).await else { return };
+    let api = std::mem::take(&mut fleet.api);
+    let account = Account::open(&api[0], Preset::Fast128).await;
+    // so many bits are more than a message has room for
+    let width = 32;
+    let mut batch = account.batch("NAND", width);
+    batch["outputs"] = json!("handles");
+    let first = account.post(BATCH, &batch).await.ok(200)["handle"].clone();
+    let [remembered, missed] = ["ango_fleet_operands_remembered_total", "ango_fleet_operand_misses_total"];
+    let chain = async |account: &Account<'_>, value: &serde_json::Value| {
+        let mut circuit = account.circuit(&and_netlist(width / 2), json!([value]));
+        circuit["outputs"] = json!("handles");
+        account.post(CIRCUITS, &circuit).await.ok(200)["outputs"][0].clone()
+    };
+    let second = chain(&account, &first).await;
+    assert_eq!((of_worker(&fleet, remembered).await, of_worker(&fleet, missed).await), (1, 0));
+    let read = async |handle: &serde_json::Value| {
+        let value = account.send(Request::get(account.handle(handle))).await.ok(200);
+        account.bits(&value["ciphertexts_b64"])
+    };
+    assert_eq!(read(&second).await, vec![true; width / 2]);
+    // a new worker remembers nothing, so it fetches the value, and then remembers it
+    fleet.workers.remove(0).shutdown().await;
+    fleet.add_worker(None).await;
+    let until = Instant::now() + PATIENCE;
+    while api.iter().any(|node| node.running().workers_heard() != 1) {
+        assert!(Instant::now() < until, "the new worker is not heard");
+        tokio::task::yield_now().await;
+    }
+    for turn in 0..2 {
+        let node = &api[turn % 2];
+        let again = chain(&at(&account, node), &first).await;
+        assert_eq!(read(&again).await, vec![true; width / 2]);
+        let counts = (of_worker(&fleet, remembered).await, of_worker(&fleet, missed).await);
+        assert_eq!(counts, (turn as u64, 1));
+    }
+    assert!(of_worker(&fleet, "ango_fleet_remembered_bytes").await > 0);
+    // the values end with their session
+    assert_eq!(account.send(Request::delete(account.path(""))).await.status, 204);
+    assert_eq!(of_worker(&fleet, "ango_fleet_remembered_bytes").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chain_of_operations_on_numbers_is_computed_from_ciphertexts_that_its_worker_remembers() {
+    let Some(fleet) = Fleet::start(2, 1, |_| ()).await else { return };
+    // ciphertexts that are larger than a message
+    let (key, params) = (fleet.api[0].key(Role::AccountAdmin).await, testing(4096, 3));
+    let numbers = Numbers::with_parts(&fleet.api[0], key, &params, &[(PartKind::Relinearization, 3)]).await;
+    let mut at = numbers.encrypted(&[1.5, -2.0]).await;
+    for _ in 0..3 {
+        at = numbers.compute("negate", &[&at], json!({})).await.ok(200)["result_ciphertext_id"].clone();
+    }
+    let names = ["ango_fleet_operands_remembered_total", "ango_fleet_operand_misses_total"];
+    let counts = [of_worker(&fleet, names[0]).await, of_worker(&fleet, names[1]).await];
+    // the upload is fetched, and the results are remembered
+    assert_eq!(counts, [2, 1]);
+    let found = numbers.decrypted(&at).await;
+    assert!((found[0] + 1.5).abs() < 1e-3 && (found[1] - 2.0).abs() < 1e-3, "{:?}", &found[..2]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_circuit_waits_in_the_line_while_its_client_waits_and_is_answered_once() {
+    let Some(mut fleet) = Fleet::start(2, 0, |_| ()).await else { return };
+    let api = std::mem::take(&mut fleet.api);
+    // estimated by the time of a bootstrap that every node assumes before its first circuit
+    let width = 512;
+    let account = Account::open(&api[0], Preset::Fast128).await;
+    let bits: Vec<bool> = (0..2 * width).map(|at| at % 3 != 1).collect();
+    let circuit = account.circuit(&and_netlist(width), json!([account.value(&bits)]));
+    let request = Request::post(CIRCUITS, &circuit).key(&account.key).header("Idempotency-Key", "long");
+    let (sent, address) = (request.clone(), api[0].address);
+    let waits = tokio::spawn(async move { sent.send(address).await });
+    // the same request again, while no worker is there
+    let until = Instant::now() + PATIENCE;
+    let pending = loop {
+        let again = request.send(api[1].address).await;
+        if again.status == 200 {
+            break again.ok(200);
+        }
+        assert!(again.status == 409 && Instant::now() < until, "{}", again.status);
+    };
+    assert_eq!((&pending["status"], &pending["gates_total"]), (&json!("pending"), &json!(width)));
+    fleet.add_worker(None).await;
+    let answer = waits.await.unwrap().ok(200);
+    assert_eq!((&answer["status"], &answer["op_id"]), (&json!("completed"), &pending["op_id"]));
+    let expected: Vec<bool> = (0..width).map(|at| bits[at] && bits[width + at]).collect();
+    assert_eq!(account.bits(&answer["outputs"][0]), expected);
+    let again = request.send(api[1].address).await.ok(200);
+    assert_eq!(again, answer);
+    // the client has the results, so the session keeps none
+    let run = format!("{OPERATIONS}/{}", answer["op_id"].as_str().unwrap());
+    let told = account.send(Request::get(&run)).await.ok(200);
+    assert_eq!((&told["status"], &told["outputs"]), (&json!("completed"), &json!(null)));
+    let session = account.send(Request::get(account.path(""))).await.ok(200);
+    assert_eq!(session["gates_used"], width);
 }
 
 /// Waits until a node tells this status of an operation.

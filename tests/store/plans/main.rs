@@ -161,7 +161,14 @@ fn unit(n: u8) -> Unit {
             operations: vec![("gate_and".to_owned(), 1), ("gate_or".to_owned(), 1)],
         }),
         event: None,
-        keep: Some(KeptAnswer { digest: [n; 32], claim: [n; 16], answer: vec![1], blob: None, held_until: 100 }),
+        keep: Some(KeptAnswer {
+            digest: [n; 32],
+            claim: [n; 16],
+            answer: vec![1],
+            blob: None,
+            held_until: 100,
+            provisional: false,
+        }),
     }
 }
 

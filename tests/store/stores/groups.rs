@@ -123,7 +123,7 @@ impl Dice {
 
     fn kept(&mut self, now: i64) -> KeptAnswer {
         let (digest, claim) = ([self.below(12); 32], [self.below(3); 16]);
-        KeptAnswer { digest, claim, answer: vec![claim[0]; 3], blob: None, held_until: now + 5 }
+        KeptAnswer { digest, claim, answer: vec![claim[0]; 3], blob: None, held_until: now + 5, provisional: false }
     }
 
     /// Makes random requests that reserve, give back, or submit a unit. Some requests fail, because their session or
@@ -235,7 +235,7 @@ on_both! {
                     let (account_id, node_id) = ("acct_1".to_owned(), "node".to_owned());
                     let new = NewClaim { digest, account_id, claim, node_id, generation: 1, held_until: 100, now: 1 };
                     assert_eq!(store.claim(new.clone()).await.unwrap(), Claimed::Mine);
-                    let keep = KeptAnswer { digest, claim, answer: vec![round], blob: None, held_until: 200 };
+                    let keep = KeptAnswer { digest, claim, answer: vec![round], blob: None, held_until: 200, provisional: false };
                     let usage = usage(&format!("use_{caller}_{round}"), &[1 + caller % 3; 32]);
                     store.submit(Unit { keep: Some(keep), ..charge(usage) }).await.unwrap();
                     let kept = Claimed::Kept { answer: vec![round], blob: None };

@@ -12,7 +12,14 @@ fn claim(digest: [u8; 32], claim: [u8; 16], node_id: &str, held_until: i64, now:
 
 fn kept(digest: u8, claim: u8, held_until: i64) -> KeptAnswer {
     let blob = Some("b".to_owned());
-    KeptAnswer { digest: [digest; 32], claim: [claim; 16], answer: b"sealed".to_vec(), blob, held_until }
+    KeptAnswer {
+        digest: [digest; 32],
+        claim: [claim; 16],
+        answer: b"sealed".to_vec(),
+        blob,
+        held_until,
+        provisional: false,
+    }
 }
 
 async fn with_session(store: &Store) {
@@ -57,6 +64,39 @@ on_both! {
         assert_eq!(store.claim(claim([1; 32], [3; 16], "node", 100, 1)).await.unwrap(), answer);
         // an answer is stored only once
         assert!(matches!(store.submit(Unit { keep: Some(kept(1, 1, 100)), ..Unit::default() }).await, Err(Error::ClaimLost)));
+    }
+
+    async fn i4_an_answer_that_only_names_an_operation_is_replaced_once_and_goes_with_its_claim(store: Store) {
+        with_session(&store).await;
+        let put = async |kept: KeptAnswer| store.submit(Unit { keep: Some(kept), ..Unit::default() }).await;
+        for n in 1..=2 {
+            assert_eq!(store.claim(claim([n; 32], [n; 16], "node", 100, 1)).await.unwrap(), Claimed::Mine);
+            put(KeptAnswer { answer: b"pending".to_vec(), provisional: true, ..kept(n, n, 100) }).await.unwrap();
+        }
+        let found = async |n: u8| store.claim(claim([n; 32], [9; 16], "node", 100, 1)).await.unwrap();
+        let of = |text: &[u8]| Claimed::Kept { answer: text.to_vec(), blob: Some("b".to_owned()) };
+        assert_eq!(found(1).await, of(b"pending"));
+        // the end of a process takes its claims, and this answer names an operation that goes on
+        store.end_claims_of_node("node").await.unwrap();
+        assert_eq!(found(1).await, of(b"pending"));
+        assert!(matches!(put(kept(1, 2, 100)).await, Err(Error::ClaimLost)));
+        put(kept(1, 1, 100)).await.unwrap();
+        assert_eq!(found(1).await, of(b"sealed"));
+        assert!(matches!(put(kept(1, 1, 100)).await, Err(Error::ClaimLost)));
+        // an operation that failed leaves no answer
+        store.release_claim(&[1; 32], &[1; 16]).await.unwrap();
+        store.release_claim(&[2; 32], &[2; 16]).await.unwrap();
+        assert_eq!((found(1).await, found(2).await), (of(b"sealed"), Claimed::Mine));
+        // two answers at once
+        for n in 3..=4 {
+            assert_eq!(store.claim(claim([n; 32], [n; 16], "node", 100, 1)).await.unwrap(), Claimed::Mine);
+        }
+        let pending = |n| KeptAnswer { answer: b"pending".to_vec(), provisional: true, ..kept(n, n, 100) };
+        let (one, two) = tokio::join!(put(pending(3)), put(pending(4)));
+        assert!(one.is_ok() && two.is_ok());
+        let (one, two) = tokio::join!(put(kept(3, 3, 100)), put(kept(4, 4, 100)));
+        assert!(one.is_ok() && two.is_ok());
+        assert_eq!((found(3).await, found(4).await), (of(b"sealed"), of(b"sealed")));
     }
 
     async fn claims_end_by_release_restart_and_time_and_answers_by_time_alone(store: Store) {

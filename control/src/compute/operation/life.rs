@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use api::circuits::OperationStatus;
 use api::{Code, OperationId};
 use axum::response::{IntoResponse, Response};
-use store::{FLEET, KeptAnswer, LineEnd, NewOperation, NewOperationOf, OperationEnd, Outcome, Unit, Wanted};
+use store::{
+    FLEET, KeptAnswer, LineEnd, NewOperation, NewOperationOf, OperationEnd, Outcome, RecordedOf, Unit, Wanted,
+};
 
 use self::line::Booking;
 use super::running::{Counted, Running, TooMany};
@@ -54,6 +56,21 @@ pub trait Kind: Send + Sync + Sized + 'static {
     /// Returns the operation's cost, in bootstraps of a gate or in compute units, for the order of the waiting line.
     fn cost(&self) -> u64;
 
+    /// Whether the operation takes so long that it enters the waiting line of a fleet even if its client waits. `time_of`
+    /// estimates the time of a circuit with so many bootstraps.
+    fn is_long(&self, time_of: &dyn Fn(u64) -> Duration) -> bool;
+
+    /// Gives back the memory that only a process needs that computes or books the operation.
+    fn let_go(&mut self);
+
+    /// Makes the answer for a client that has waited while the operation, now completed in this time, was in the waiting line.
+    fn answer_of_line(
+        &mut self,
+        begun: &Begun,
+        of: RecordedOf,
+        took: Duration,
+    ) -> impl Future<Output = Result<Response, ApiError>> + Send;
+
     /// Returns the error that the client gets for a failure.
     fn failure(&self, _: &Begun, error: ApiError) -> impl Future<Output = ApiError> + Send {
         std::future::ready(error)
@@ -91,6 +108,8 @@ pub struct Begun {
     epoch: Option<i64>,
     /// Which operations are counted with this one, and their largest number.
     limit: (Option<Counted>, usize),
+    /// Whether the operation enters the waiting line of the fleet.
+    in_line: bool,
 }
 
 /// Enters an operation in the list of what this process computes, and reserves what the operation takes. Of the operations
@@ -120,7 +139,13 @@ pub async fn begin(
         started: Instant::now(),
         epoch: None,
         limit,
+        in_line: waits_in_line,
     })
+}
+
+/// Returns the error of a client that waits for an operation that was cancelled.
+fn cancelled() -> ApiError {
+    ApiError::new(Code::Conflict, "the operation was cancelled; nothing was charged")
 }
 
 /// Returns the error for an operation that would be one too many.
@@ -134,12 +159,18 @@ fn too_many((counted, most): &(Option<Counted>, usize)) -> ApiError {
 }
 
 /// Asks for an operation, and answers the request: at the operation's end, or with its record if the client does not wait.
-/// In a fleet, an operation for which no client waits enters the waiting line. The results must have this shape.
-pub async fn run<K: Kind>(begun: Begun, kind: K, work: Work, shape: [usize; 2]) -> Result<Response, ApiError> {
-    match &begun.compute.line {
-        Some(_) if !begun.reply.waits => line::enter(begun, kind, work).await,
-        _ => ask(begun, kind, work, shape)?.answer().await,
+/// In a fleet, an operation for which no client waits enters the waiting line, and a long one too. The results must have this
+/// shape.
+pub async fn run<K: Kind>(mut begun: Begun, kind: K, work: Work, shape: [usize; 2]) -> Result<Response, ApiError> {
+    let Some(line) = &begun.compute.line else { return ask(begun, kind, work, shape)?.answer().await };
+    if !begun.reply.waits {
+        return line::enter(begun, kind, work).await;
     }
+    if !line.is_long(&kind) {
+        return ask(begun, kind, work, shape)?.answer().await;
+    }
+    begun.in_line = true;
+    line::wait(begun, kind, work).await
 }
 
 /// An operation for which the worker was asked. Await [`Asked::answer`] next, because nothing else ends the operation.
@@ -189,10 +220,7 @@ impl<K: Kind> Asked<K> {
                 Ok(answer) => return Ok(answer),
                 Err(error) => (OperationStatus::Failed, Vec::new(), error),
             },
-            WorkEnd::Cancelled(done) => {
-                let error = ApiError::new(Code::Conflict, "the operation was cancelled; nothing was charged");
-                (OperationStatus::Cancelled, done, error)
-            }
+            WorkEnd::Cancelled(done) => (OperationStatus::Cancelled, done, cancelled()),
             WorkEnd::Failed(error) => {
                 (OperationStatus::Failed, Vec::new(), RunError::from(error).or_gone(|| kind.gone()))
             }
@@ -259,8 +287,7 @@ impl Begun {
 
     /// The node that ends the operation: the fleet, if the operation is in its waiting line.
     fn node_id(&self) -> String {
-        let in_line = self.compute.line.is_some() && !self.reply.waits;
-        if in_line { FLEET.to_owned() } else { self.compute.sessions.node_id.clone() }
+        if self.in_line { FLEET.to_owned() } else { self.compute.sessions.node_id.clone() }
     }
 
     fn end(&self, status: OperationStatus, outcome: Outcome, took: Duration) -> OperationEnd {

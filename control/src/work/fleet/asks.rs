@@ -15,10 +15,11 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 
 use super::access::{Checkpoints, FleetKeys};
-use super::content::{self, Callback};
+use super::content::{self, Callback, INLINE_BYTES_MAX};
 use super::internal::Internal;
 use super::member::Member;
 use super::news::News;
+use super::pace::Pace;
 use super::pending::Pending;
 use super::{OPERATIONS_MAX, POOL};
 use crate::cache_store::{self, Follower, Teller};
@@ -28,7 +29,7 @@ use crate::work::at_rest::{KeysAtRest, RestingKey};
 use crate::work::key::{KeyName, Share};
 use crate::work::memory_bytes;
 use crate::work::numbers::{NumbersShape, OpenNumbersKey, SharedPlaintexts};
-use crate::work::octets::{read_end, write_work};
+use crate::work::octets::{read_end, write_short_work, write_work};
 use crate::work::question::{Ending, Question, Work, WorkEnd, WorkError, Worker};
 
 /// Time after which a client should try again when a session has as many requests as may wait.
@@ -45,6 +46,8 @@ const PROBE_LOOK: Duration = Duration::from_millis(2);
 const SHAPES_MAX: usize = 256;
 /// The matrices of bootstrapping may take this part of the process's memory, for plans.
 const MATRICES_SHARE: u64 = 16;
+/// Since this version of messages, work names its results and leaves out operands that have a name.
+const LEAVES_OUT: u32 = 2;
 /// The size of a circuit and of an operation on numbers, for a worker's room. The engine computes them between gates.
 const CIRCUIT_UNITS: u64 = 64;
 const NUMBERS_UNITS: u64 = 64;
@@ -66,6 +69,7 @@ struct Shared {
     member: String,
     plaintexts: Arc<SharedPlaintexts>,
     shapes: Mutex<Vec<(KeyName, Arc<NumbersShape>)>>,
+    pace: Pace,
 }
 
 impl Fleet {
@@ -78,8 +82,9 @@ impl Fleet {
         let (keys, checkpoints) = Default::default();
         let internal = Internal { pending: pending.clone(), asker: asker.clone(), keys, checkpoints };
         let internal = Arc::new(internal);
-        let shapes = Mutex::default();
-        Fleet { shared: Arc::new(Shared { broker, ears, asker, pending, internal, url, member, plaintexts, shapes }) }
+        let (shapes, pace) = Default::default();
+        let shared = Shared { broker, ears, asker, pending, internal, url, member, plaintexts, shapes, pace };
+        Fleet { shared: Arc::new(shared) }
     }
 
     /// Chooses where the internal listener finds keys. Only the first call counts.
@@ -251,25 +256,47 @@ impl Fleet {
         ready.count() as u64 * OPERATIONS_MAX
     }
 
-    fn ask_in(&self, queue: Queue, work: Work) -> Ending {
+    /// Estimates the time that the workers take for a circuit with so many bootstraps.
+    pub fn time_of(&self, bootstraps: u64) -> Duration {
+        self.shared.pace.of(bootstraps)
+    }
+
+    fn ask_in(&self, queue: Queue, mut work: Work) -> Ending {
+        let version = self.shared.asker.version();
+        if version < LEAVES_OUT {
+            work.results.clear();
+        }
         let (shared, id, deadline) = (self.shared.clone(), work.id.clone(), work.deadline);
         let (flow, units) = (work.key.label(), units(&work.question));
+        let is_circuit = matches!(work.question, Question::Circuit(_));
         let bytes = Bytes::from(write_work(&work));
+        let leaves_out = version >= LEAVES_OUT && bytes.len() > INLINE_BYTES_MAX;
+        let short = if leaves_out { write_short_work(&work).map(Bytes::from) } else { None };
         let tokens = Arc::new(shared.pending.begin(id.as_str().to_owned(), work.key, bytes.clone()));
         drop(work);
         let (url, held) = (shared.url.clone(), tokens.clone());
-        let content =
-            move |_attempt: u32| content::write(Callback { url: url.clone(), token: held.new_token() }, &bytes);
+        let content = move |_attempt: u32| {
+            // a worker that lacks a named operand fetches the work with all operands
+            let sent = short.as_ref().unwrap_or(&bytes);
+            content::write(Callback { url: url.clone(), token: held.new_token() }, sent)
+        };
         Box::pin(async move {
-            let asked = Asked { id: id.as_str().to_owned(), queue, flow, units, deadline, content: Box::new(content) };
+            let (id_text, content) = (id.as_str().to_owned(), Box::new(content));
+            let asked = Asked { id: id_text, queue, flow, units, deadline, version, content };
             let answer = shared.asker.ask(asked).await;
             // the tokens are of no use from now on
             drop(tokens);
             match answer {
-                Ok(bytes) => read_end(&id, &bytes).unwrap_or_else(|error| {
-                    tracing::error!(%error, "a worker's answer is not readable");
-                    WorkEnd::Failed(WorkError::Unfit(error.to_string()))
-                }),
+                Ok(bytes) => {
+                    let end = read_end(&id, &bytes).unwrap_or_else(|error| {
+                        tracing::error!(%error, "a worker's answer is not readable");
+                        WorkEnd::Failed(WorkError::Unfit(error.to_string()))
+                    });
+                    if let (true, WorkEnd::Completed { figures, .. }) = (is_circuit, &end) {
+                        shared.pace.note(figures);
+                    }
+                    end
+                }
                 Err(NotAnswered::DeadlinePassed) => WorkEnd::Failed(Error::DeadlinePassed.into()),
                 Err(NotAnswered::FlowFull) => WorkEnd::Failed(Error::Busy { retry_after: FLOW_RETRY }.into()),
                 Err(NotAnswered::Unavailable(cause)) => {

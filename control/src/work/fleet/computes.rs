@@ -12,15 +12,18 @@ use fleet::presence::{Load, Presence, SPEAKS};
 use fleet::serving::{Handled, Handler, Handling, Taken};
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
+use zeroize::Zeroizing;
 
 use super::caller::{Caller, NoAnswer};
 use super::content::{self, Callback, INLINE_BYTES_MAX};
+use super::values::RememberedValues;
 use super::worker_keys::WorkerKeys;
 use crate::web::openapi::VERSION;
 use crate::work::here::Here;
-use crate::work::key::KeyName;
-use crate::work::question::{Question, Work, WorkEnd, WorkError, Worker};
-use crate::work::{DeviceState, read_work, write_end};
+use crate::work::key::{KeyName, Operand};
+use crate::work::octets::read_short_work;
+use crate::work::question::{NamedResult, Question, Work, WorkEnd, WorkError, Worker, bytes_of_words};
+use crate::work::{DeviceState, Rows, read_work, write_end};
 
 /// Work that the engine cannot take now is delivered again after this time.
 const BUSY: Duration = Duration::from_millis(100);
@@ -41,6 +44,7 @@ pub struct Computes {
     callbacks: Arc<Mutex<HashMap<String, Callback>>>,
     /// About how much of a circuit is lost if the worker dies.
     checkpoint_period: Duration,
+    values: RememberedValues,
 }
 
 impl Computes {
@@ -51,24 +55,26 @@ impl Computes {
         caller: Caller,
         (worker, pool): (String, String),
         checkpoint_period: Duration,
+        values: RememberedValues,
     ) -> Arc<Computes> {
-        Arc::new(Computes { here, keys, caller, worker, pool, callbacks: Arc::default(), checkpoint_period })
+        Arc::new(Computes { here, keys, caller, worker, pool, callbacks: Arc::default(), checkpoint_period, values })
     }
 }
 
 impl Handler for Computes {
     fn handle(&self, Taken { head, queue, content, deadline }: Taken) -> Handling {
         let (here, keys, caller) = (self.here.clone(), self.keys.clone(), self.caller.clone());
-        let (callbacks, period) = (self.callbacks.clone(), self.checkpoint_period);
+        let (callbacks, period, values) = (self.callbacks.clone(), self.checkpoint_period, self.values.clone());
         Box::pin(async move {
             let (callback, inline) = match content::read(&content) {
                 Ok(read) => read,
                 Err(error) => return unreadable(&head.id, &error),
             };
-            let fetched = match inline {
-                Some(_) => None,
-                None => match caller.operands(&callback).await {
-                    Ok(bytes) => Some(bytes),
+            let remembered = |key: &KeyName, operand: &Operand| values.find(key, operand);
+            let read = inline.map_or(Ok(None), |inline| read_short_work(inline, &remembered));
+            let read = match read {
+                Ok(None) => match caller.operands(&callback).await {
+                    Ok(bytes) => read_work(&bytes).inspect(|work| remember_operands(&values, work)),
                     // the API node publishes the work again, with another token, if it still waits
                     Err(NoAnswer::Token | NoAnswer::Gone) => return Handled::Again,
                     Err(NoAnswer::Away(error)) => {
@@ -76,12 +82,15 @@ impl Handler for Computes {
                         return Handled::GiveBack(AWAY);
                     }
                 },
+                Ok(Some(work)) => Ok(work),
+                Err(error) => Err(error),
             };
-            let work = match read_work(fetched.as_deref().or(inline).unwrap_or_default()) {
+            let mut work = match read {
                 Ok(work) if work.id.as_str() == head.id => work,
                 Ok(_) => return unreadable(&head.id, &"another id"),
                 Err(error) => return unreadable(&head.id, &error),
             };
+            let names = std::mem::take(&mut work.results);
             keys.know(work.key, callback.clone());
             let (id, key) = (work.id.clone(), work.key);
             // the message's deadline, because the operands may have been written for an earlier message
@@ -129,6 +138,12 @@ impl Handler for Computes {
             }
             let callback = callbacks.lock().remove(&head.id).unwrap_or(callback);
             let bytes = Bytes::from(write_end(&id, &end));
+            if let WorkEnd::Completed { results, .. } = end
+                && !names.is_empty()
+            {
+                // before the answer, because the next work of a chain follows the answer
+                remember_results(&here, &values, key, names, results).await;
+            }
             if bytes.len() <= INLINE_BYTES_MAX {
                 return Handled::Answer(bytes);
             }
@@ -179,6 +194,40 @@ impl Handler for Computes {
             version: VERSION.to_owned(),
             load: Load { devices, taken: 0, keys: usage.sessions, resident_bytes: usage.resident_bytes },
         }
+    }
+}
+
+/// Remembers the operands of work that have a name.
+fn remember_operands(values: &RememberedValues, work: &Work) {
+    work.question.each_named(|operand, bytes| values.remember(work.key, operand.clone(), bytes));
+}
+
+/// Remembers results under the names that they get. Names that do not fit the results are left out.
+async fn remember_results(
+    here: &Here,
+    values: &RememberedValues,
+    key: KeyName,
+    names: Vec<NamedResult>,
+    results: Rows,
+) {
+    let (here, values) = (here.clone(), values.clone());
+    let remembered = tokio::task::spawn_blocking(move || {
+        let mut rows = &results.words[..];
+        for NamedResult { rows: count, operand, numbers } in names {
+            let Some((own, rest)) = rows.split_at_checked(count * results.row_words) else { return };
+            rows = rest;
+            let bytes = match numbers {
+                None => bytes_of_words(own),
+                Some(head) => match here.container_of(&key, &head, own.to_vec()) {
+                    Some(container) => Arc::new(Zeroizing::new(container)),
+                    None => return,
+                },
+            };
+            values.remember(key, operand, bytes);
+        }
+    });
+    if remembered.await.is_err() {
+        tracing::error!("the results of some work could not be remembered");
     }
 }
 

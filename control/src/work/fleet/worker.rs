@@ -16,6 +16,7 @@ use super::computes::Computes;
 use super::member::Member;
 use super::news::News;
 use super::session_key::FleetSeal;
+use super::values::RememberedValues;
 use super::worker_keys::WorkerKeys;
 use super::{FleetConfig, OPERATIONS_MAX, POOL};
 use crate::blobs::{Blobs, BucketConfig, ObjectKind};
@@ -25,6 +26,7 @@ use crate::secrets::Key;
 use crate::web::offload::Offload;
 use crate::work::here::Here;
 use crate::work::key::KeyName;
+use crate::work::memory_bytes;
 
 /// A worker that has not heard its broker for this long overwrites the keys of sessions, because it would not hear that a
 /// session ends. With the time for the erasure this stays below 5 s (readings G3).
@@ -36,6 +38,8 @@ const MESSAGES_MAX: u64 = 64;
 /// A worker takes so much work that each device has this many batches: one that runs and one that waits. The rest waits in the
 /// lane, for any worker that has room.
 const BATCHES: u64 = 2;
+/// Remembered operands and results may take this part of the process's memory.
+const VALUES_SHARE: u64 = 16;
 /// Largest size in bytes of an evaluation key in memory.
 const KEY_BYTES_LARGEST: u64 = 64 << 20;
 
@@ -47,6 +51,7 @@ pub struct WorkerPart {
     operations: Arc<Serving>,
     broker: Arc<dyn Broker>,
     keys: WorkerKeys,
+    values: RememberedValues,
     asked_to_leave: Arc<Notify>,
 }
 
@@ -64,6 +69,16 @@ impl WorkerPart {
     /// Returns how often a key was not open when its work came.
     pub fn key_misses(&self) -> u64 {
         self.keys.missed()
+    }
+
+    /// Returns how often a named operand that was left out was remembered, and how often it was not.
+    pub fn operands_remembered(&self) -> [u64; 2] {
+        self.values.counts()
+    }
+
+    /// Returns the size in bytes of the remembered values.
+    pub fn remembered_bytes(&self) -> u64 {
+        self.values.bytes()
     }
 
     /// Takes no more work, and waits until all work has ended, at most this long.
@@ -105,20 +120,22 @@ pub fn start_worker(
     let keys = WorkerKeys::new(caller.clone(), FleetSeal::new(key), objects, offload, memory);
     here.find_keys_in(Arc::new(keys.clone()));
     let name = config.worker_name.clone().unwrap_or_else(|| member.name.clone());
-    hear_ends(member, here.clone(), name.clone());
+    let values = RememberedValues::new(usize::try_from(memory_bytes() / VALUES_SHARE).unwrap_or(usize::MAX));
+    hear_ends(member, here.clone(), values.clone(), name.clone());
     let asked_to_leave = hear_leave(member, name.clone());
-    let computes = Computes::new(here.clone(), keys.clone(), caller, (name, POOL.to_owned()), config.checkpoint_period);
+    let (named, period) = ((name, POOL.to_owned()), config.checkpoint_period);
+    let computes = Computes::new(here.clone(), keys.clone(), caller, named, period, values.clone());
     let room = RoomMax { messages: MESSAGES_MAX, units: (BATCHES * here.batch_rows()).max(1) };
     let (broker, ears) = (&member.broker, &member.ears);
     let serving = Serving::start(broker.clone(), ears.clone(), computes.clone(), Queue::Run, room);
     let room = RoomMax { messages: OPERATIONS_MAX, units: u64::MAX };
     let operations = Serving::start(broker.clone(), ears.clone(), computes, Queue::Operations, room);
-    tokio::spawn(watch(Arc::downgrade(&serving), member.broker.clone(), here.clone(), keys.clone()));
-    Ok(WorkerPart { serving, operations, broker: member.broker.clone(), keys, asked_to_leave })
+    tokio::spawn(watch(Arc::downgrade(&serving), member.broker.clone(), here.clone(), keys.clone(), values.clone()));
+    Ok(WorkerPart { serving, operations, broker: member.broker.clone(), keys, values, asked_to_leave })
 }
 
 /// Overwrites keys whose end the member hears of, and tells the member that waits.
-fn hear_ends(member: &Member, here: Here, worker: String) {
+fn hear_ends(member: &Member, here: Here, values: RememberedValues, worker: String) {
     let (broker, runtime) = (member.broker.clone(), Handle::current());
     member.ears.add(Box::new(move |heard| {
         let Heard::Told(Topic::News, bytes) = heard else { return };
@@ -131,6 +148,7 @@ fn hear_ends(member: &Member, here: Here, worker: String) {
                 let _ = broker.answer(&member, answer.write()).await;
             });
         };
+        values.end(&name);
         end(&here, name, Box::new(erased));
     }));
 }
@@ -159,12 +177,19 @@ fn end(here: &Here, name: KeyName, erased: engine::OnErased) {
 }
 
 /// Overwrites the keys of sessions that have expired, and all of them when the broker is silent.
-async fn watch(serving: std::sync::Weak<Serving>, broker: Arc<dyn Broker>, here: Here, keys: WorkerKeys) {
+async fn watch(
+    serving: std::sync::Weak<Serving>,
+    broker: Arc<dyn Broker>,
+    here: Here,
+    keys: WorkerKeys,
+    values: RememberedValues,
+) {
     let mut look = tokio::time::interval(LOOK);
     let mut is_silent = false;
     while serving.strong_count() > 0 {
         look.tick().await;
         for name in keys.expired(Instant::now()) {
+            values.end(&name);
             here.close_key(name, Box::new(|| {}));
         }
         here.close_idle();
@@ -174,6 +199,7 @@ async fn watch(serving: std::sync::Weak<Serving>, broker: Arc<dyn Broker>, here:
                 tracing::warn!("the broker was not heard for 4 s, so this worker overwrites the keys of sessions");
             }
             keys.sessions().into_iter().for_each(|name| here.overwrite(name));
+            values.forget_sessions();
         }
     }
 }

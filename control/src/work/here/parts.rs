@@ -82,8 +82,8 @@ impl Here {
             Ok(key) => key,
             Err(error) => return WorkEnd::Failed(error.into()),
         };
-        let Work { id, key: name, weight, question, deadline } = work;
-        let asked = |question| Work { id: id.clone(), key: name, weight, question, deadline };
+        let Work { id, key: name, weight, question, deadline, .. } = work;
+        let asked = |question| Work { id: id.clone(), key: name, weight, question, deadline, results: Vec::new() };
         let (KeyShape::Bits(params), Question::Circuit(mut circuit)) = (&key.shape, question) else {
             return WorkEnd::Failed(WorkError::Unfit("only circuits have parts".to_owned()));
         };

@@ -3,15 +3,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use api::OperationId;
-use engine::ckks::container;
-use engine::ckks::{Ciphertext, Noise, Params, PartKind};
+use api::{CiphertextId, OperationId};
+use engine::ckks::{Params, PartKind};
 
 use super::planning::{Asked, NumbersShape, ResultFacts, StoredOperand, result_bytes};
 use crate::web::error::ApiError;
 use crate::work::here::{Here, KeyShape};
-use crate::work::key::{KeyName, Share};
-use crate::work::question::{NumbersQuestion, Question, Work};
+use crate::work::key::{KeyName, Operand, Share};
+use crate::work::question::{NamedResult, NumbersQuestion, Question, Work};
 
 /// A key for encrypted numbers, with everything but its rows. Work under the key opens it again, if it was closed.
 pub struct OpenNumbersKey {
@@ -85,14 +84,19 @@ impl OpenNumbersKey {
 
     /// Makes the work of a planned operation.
     pub fn work(&self, id: OperationId, planned: PlannedOperation, deadline: Instant) -> Work {
-        Work { id, key: self.name, weight: self.weight, question: Question::Numbers(planned.question), deadline }
+        let (question, results) = (Question::Numbers(planned.question), Vec::new());
+        Work { id, key: self.name, weight: self.weight, question, deadline, results }
+    }
+
+    /// Names the result of an operation: the id that its ciphertext will have.
+    pub fn named(&self, facts: &ResultFacts, id: &CiphertextId) -> NamedResult {
+        let [rows, _] = self.result_shape(facts);
+        NamedResult { rows, operand: Operand::Object(id.clone()), numbers: Some(facts.head()) }
     }
 
     /// Writes a result's container. Takes milliseconds of CPU time, so call this outside the async threads.
     pub fn write(&self, facts: &ResultFacts, words: Vec<u32>) -> Vec<u8> {
-        let noise = Noise { tail: facts.tail, ..Noise::new(facts.value_bound, facts.variance) };
-        let ciphertext = Ciphertext { level: facts.level, scale: facts.scale, noise, words };
-        container::write_ciphertext(&ciphertext, self.params(), self.shape.fingerprint)
+        self.shape.write(&facts.head(), words)
     }
 }
 

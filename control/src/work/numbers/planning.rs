@@ -17,6 +17,7 @@ use super::stored_key::{StoredNumbersKey, StoredRow, parts_of};
 use super::{CiphertextFacts, precision_told, tenths};
 use crate::web::error::ApiError;
 use crate::work::key::Operand;
+use crate::work::question::ResultHead;
 
 pub use engine::ckks::operation::Operation;
 
@@ -78,6 +79,14 @@ pub struct ResultFacts {
     pub degraded: bool,
 }
 
+impl ResultFacts {
+    /// Returns the properties that the result's container tells.
+    pub(in crate::work) fn head(&self) -> ResultHead {
+        let &ResultFacts { level, scale, value_bound, variance, tail, .. } = self;
+        ResultHead { level, scale, value_bound, variance, tail }
+    }
+}
+
 impl NumbersShape {
     /// Makes the shape of a stored key. Takes tenths of a second of CPU time for the first key of large parameters.
     pub(in crate::work) fn of(stored: &StoredNumbersKey, shared: Arc<SharedPlaintexts>) -> NumbersShape {
@@ -116,6 +125,21 @@ impl NumbersShape {
             ))
         })?;
         Ok((task, result))
+    }
+
+    /// Writes a result's container, if the key has the level and the words are as many as the level takes.
+    pub(in crate::work) fn container_of(&self, head: &ResultHead, words: Vec<u32>) -> Option<Vec<u8>> {
+        let params = &self.key.params;
+        let fits =
+            head.level <= params.level_max() && words.len() == 2 * params.level(head.level).primes.len() * params.n();
+        fits.then(|| self.write(head, words))
+    }
+
+    /// Writes a result's container. Takes milliseconds of CPU time, so call this outside the async threads.
+    pub(in crate::work) fn write(&self, head: &ResultHead, words: Vec<u32>) -> Vec<u8> {
+        let noise = Noise { tail: head.tail, ..Noise::new(head.value_bound, head.variance) };
+        let ciphertext = Ciphertext { level: head.level, scale: head.scale, noise, words };
+        container::write_ciphertext(&ciphertext, &self.key.params, self.fingerprint)
     }
 }
 

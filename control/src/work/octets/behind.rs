@@ -7,6 +7,10 @@ use api::octets;
 use engine::{Gate, LweList};
 use serde::{Deserialize, Serialize};
 
+use super::RowsHead;
+use crate::work::key::Operand;
+use crate::work::question::NamedBytes;
+
 /// The version of both forms.
 pub const VERSION: u32 = 2;
 /// Longest head in bytes. The longest one has the places of the operands of [`OPERATION_ROWS_MAX`] gates.
@@ -78,6 +82,40 @@ impl<'a> Behind<'a> {
             [] => Ok(()),
             _ => Err(NotWork::because("bytes are left over")),
         }
+    }
+}
+
+/// Finds the bytes of an operand that has a name and is left out.
+pub type Known<'a> = dyn Fn(&Operand) -> Option<NamedBytes> + 'a;
+
+/// The bytes behind a head, and the operands that are left out there.
+pub struct Operands<'a> {
+    /// The bytes behind the head.
+    pub behind: Behind<'a>,
+    /// The operands that are left out.
+    pub known: &'a Known<'a>,
+    /// Whether an operand is left out and not known.
+    pub missing: bool,
+}
+
+impl Operands<'_> {
+    /// Takes the ciphertexts of an operand, which may be left out.
+    pub fn ciphertexts(&mut self, dimension: usize, head: &RowsHead) -> Result<LweList, NotWork> {
+        if !head.left_out {
+            return self.behind.ciphertexts(dimension, head.rows);
+        }
+        let bytes = self.left_out(&head.operand)?;
+        let mut behind = Behind { bytes: &bytes };
+        let rows = behind.ciphertexts(dimension, head.rows)?;
+        behind.end()?;
+        Ok(rows)
+    }
+
+    /// Returns the bytes of an operand that is left out.
+    pub fn left_out(&mut self, operand: &Operand) -> Result<NamedBytes, NotWork> {
+        let found = if operand.is_named() { (self.known)(operand) } else { None };
+        self.missing |= found.is_none();
+        found.ok_or_else(|| NotWork::because("an operand is left out"))
     }
 }
 

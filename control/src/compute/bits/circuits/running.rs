@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use api::MilliYen;
 use api::circuits::{CircuitOperation, CircuitOutputs, OperationStatus};
+use api::{HandleId, MilliYen};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
-use store::{CircuitOutcome, NewCircuitRun, NewOperationOf, NewSessionValue, Outcome, SessionEnd, Unit};
+use store::{CircuitOutcome, NewCircuitRun, NewOperationOf, NewSessionValue, Outcome, RecordedOf, SessionEnd, Unit};
 
 use super::prepare::{Prepared, RunRequest, prepare};
 use crate::billing::charge::{self, Charge, ChargeTo, milliseconds};
@@ -17,13 +17,13 @@ use crate::billing::tariff::{self, Price};
 use crate::caller::Caller;
 use crate::compute::Compute;
 use crate::compute::bits::sessions;
-use crate::compute::bits::workbench::{EncryptedValue, Keeping, Made, Output, Room, Run, Workbench};
+use crate::compute::bits::workbench::{EncryptedValue, Keeping, Made, Output, Room, Run, Workbench, no_room};
 use crate::compute::operation::life::line::{self, Booking, Taken};
 use crate::compute::operation::life::{self, Begun, Kind, Reply};
 use crate::compute::operation::running::Counted;
 use crate::ids;
 use crate::web::error::ApiError;
-use crate::work::{self, Figures, Form, Gate, LweList, OpenKey, PlanFacts, Rows};
+use crate::work::{self, Figures, Form, Gate, LweList, NamedResult, OpenKey, PlanFacts, Rows, Work};
 
 /// Runs a circuit. If no client waits, the results are kept until the client fetches them.
 pub async fn run(
@@ -63,6 +63,7 @@ pub async fn run(
         by_gate,
         levels: circuit.levels,
         plan: circuit.facts,
+        handles: handles(outputs, output_widths.len()),
         output_widths,
         form,
         outputs,
@@ -70,9 +71,17 @@ pub async fn run(
         outputs_room: Some(outputs_room),
     };
     let shape = [run.output_widths.iter().sum(), inputs.dimension() + 1];
-    let work = key.work(begun.op_id.clone(), circuit.question(inputs), deadline);
+    let work = Work { results: run.names(), ..key.work(begun.op_id.clone(), circuit.question(inputs), deadline) };
     drop(reserved);
     life::run(begun, run, work, shape).await
+}
+
+/// A circuit that is estimated to take longer enters the waiting line of a fleet even if its client waits.
+const LONG: Duration = Duration::from_secs(5);
+
+/// Makes a handle for each output, if the outputs stay under handles.
+fn handles(outputs: CircuitOutputs, count: usize) -> Vec<HandleId> {
+    if outputs == CircuitOutputs::Handles { (0..count).map(|_| ids::handle()).collect() } else { Vec::new() }
 }
 
 /// The facts with which another node of a fleet books a run, besides the run's record.
@@ -99,6 +108,7 @@ pub async fn resume(compute: &Arc<Compute>, taken: &Taken, record: &store::Circu
     let busy = |_| ApiError::unavailable("values", "the node has no memory left for results");
     let [room, record_room] = [bytes, 0].map(|bytes| bench.memory.reserve(bytes).map_err(busy));
     let op_id = taken.released.op_id.parse().map_err(ApiError::internal)?;
+    let outputs = if booking.handles { CircuitOutputs::Handles } else { CircuitOutputs::Ciphertexts };
     let run = CircuitRun {
         on_bench: OnBench::begin(bench, Run::new(op_id, record_room?))?,
         charge_to: ChargeTo { digest: session.record.digest, paid_by: taken.by.clone() },
@@ -108,15 +118,16 @@ pub async fn resume(compute: &Arc<Compute>, taken: &Taken, record: &store::Circu
         counts,
         levels: booking.levels,
         plan: booking.plan,
+        handles: handles(outputs, booking.output_widths.len()),
         output_widths: booking.output_widths,
         form: if booking.is_tfhe_rs { Form::TfheRs } else { Form::Ango },
-        outputs: if booking.handles { CircuitOutputs::Handles } else { CircuitOutputs::Ciphertexts },
+        outputs,
         inputs_room: None,
         outputs_room: Some(room?),
     };
     drop(session);
     let shape = [run.output_widths.iter().sum(), work::words_bytes(&key) / 4];
-    let work = line::read_object(compute, taken).await?;
+    let work = Work { results: run.names(), ..line::read_object(compute, taken).await? };
     line::compute_and_book(compute, taken, run, work, shape).await
 }
 
@@ -163,6 +174,8 @@ struct CircuitRun {
     output_widths: Vec<usize>,
     form: Form,
     outputs: CircuitOutputs,
+    /// A handle for each output that stays under one.
+    handles: Vec<HandleId>,
     /// Memory for the inputs, until the gates have run.
     inputs_room: Option<Room>,
     /// Memory for the results, until they are stored.
@@ -228,6 +241,26 @@ impl Kind for CircuitRun {
     fn cost(&self) -> u64 {
         self.plan.bootstraps
     }
+
+    fn is_long(&self, time_of: &dyn Fn(u64) -> Duration) -> bool {
+        time_of(self.plan.bootstraps) > LONG
+    }
+
+    fn let_go(&mut self) {
+        self.inputs_room = None;
+        self.outputs_room = None;
+    }
+
+    async fn answer_of_line(&mut self, begun: &Begun, _: RecordedOf, took: Duration) -> Result<Response, ApiError> {
+        let (compute, bench) = (&begun.compute, self.on_bench.bench.clone());
+        let outputs = bench.outputs_of(&begun.op_id).await?.ok_or_else(|| self.gone())?;
+        let room = bench.memory.reserve(super::bytes_of(&self.key, &outputs)).map_err(no_room)?;
+        let told = self.described(begun, Some(took));
+        let answer = super::answer(compute, self.key, told, outputs, room, begun.reply.octets).await?;
+        // the client has the results, so the session keeps none but those under handles
+        bench.forget_run(&begun.op_id).await?;
+        Ok(answer)
+    }
 }
 
 impl CircuitRun {
@@ -263,17 +296,22 @@ impl CircuitRun {
         Ok(answer)
     }
 
+    /// Names the results that stay under handles.
+    fn names(&self) -> Vec<NamedResult> {
+        self.output_widths.iter().zip(&self.handles).map(|(&width, handle)| NamedResult::value(width, handle)).collect()
+    }
+
     /// Makes the outputs from the results. Returns the outputs, and the memory of outputs that are kept nowhere.
     fn make(&self, results: &LweList, mut room: Room, waits: bool) -> (Vec<Made>, Room) {
         let mut made = Vec::with_capacity(self.output_widths.len());
         let mut at = 0;
-        let handles = self.outputs == CircuitOutputs::Handles;
-        for &width in &self.output_widths {
-            let bytes = if handles || !waits { super::value_bytes(&self.key, width) } else { 0 };
+        for (place, &width) in self.output_widths.iter().enumerate() {
+            let handle = self.handles.get(place).cloned();
+            let bytes = if handle.is_some() || !waits { super::value_bytes(&self.key, width) } else { 0 };
             let bits = LweList::from_words(results.dimension(), results.rows(at..at + width).to_vec());
             at += width;
             let value = Arc::new(EncryptedValue::new(bits, self.form, room.part(bytes)));
-            made.push(Made { handle: handles.then(ids::handle), value });
+            made.push(Made { handle, value });
         }
         (made, room)
     }

@@ -106,7 +106,7 @@ pub async fn run(
             let bytes = (work.gates.len() * work::words_bytes(&key)) as u64;
             session.bench.check_room(bytes)?;
             let room = session.bench.memory.reserve(bytes).map_err(no_room)?;
-            Some((session.bench.clone(), room))
+            Some(Shelf { bench: session.bench.clone(), room, handle: ids::handle() })
         }
     };
     let RequestedGates { gates, operands } = work;
@@ -130,7 +130,8 @@ pub async fn run(
         let reservation = compute.ledger.reserve(paid_by, wanted, compute.clock.now()).await?;
         let id = ids::operation(compute.clock.now());
         let run = async {
-            let mut outcome = program.run(&compute.worker, id, &key, deadline).await?;
+            let handle = shelf.as_ref().map(|shelf| &shelf.handle);
+            let mut outcome = program.run(&compute.worker, id, &key, deadline, handle).await?;
             let kept = keep_results(&mut outcome, shelf).await?;
             Ok((outcome, kept))
         };
@@ -164,15 +165,19 @@ pub async fn run(
     running.await?
 }
 
+/// Where the results stay.
+struct Shelf {
+    bench: Arc<Workbench>,
+    room: Room,
+    handle: HandleId,
+}
+
 /// Keeps the results under a handle, if the request wants that. Returns an error if the session has ended while the gates
 /// ran.
-async fn keep_results(
-    outcome: &mut Outcome,
-    shelf: Option<(Arc<Workbench>, Room)>,
-) -> Result<Option<(HandleId, Keeping)>, RunError> {
-    let Some((bench, room)) = shelf else { return Ok(None) };
+async fn keep_results(outcome: &mut Outcome, shelf: Option<Shelf>) -> Result<Option<(HandleId, Keeping)>, RunError> {
+    let Some(Shelf { bench, room, handle }) = shelf else { return Ok(None) };
     let (bits, form) = outcome.take_results();
-    let (handle, value) = (ids::handle(), Arc::new(EncryptedValue::new(bits, form, room)));
+    let value = Arc::new(EncryptedValue::new(bits, form, room));
     let keeping = bench.keep(&[Made { handle: Some(handle.clone()), value }], None).await.map_err(RunError::Api)?;
     Ok(Some((handle, keeping.ok_or(RunError::Gone)?)))
 }

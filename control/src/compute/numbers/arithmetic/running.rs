@@ -10,7 +10,8 @@ use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use store::{
-    ArithmeticOutcome, ArithmeticUsage, NewArithmetic, NewCiphertext, NewEvent, NewOperationOf, Outcome, Unit,
+    ArithmeticOutcome, ArithmeticUsage, NewArithmetic, NewCiphertext, NewEvent, NewOperationOf, Outcome, RecordedOf,
+    Unit,
 };
 
 use super::prepare::Prepared;
@@ -20,7 +21,7 @@ use crate::billing::ledger::{PaidBy, wanted_units};
 use crate::caller::Caller;
 use crate::clock::Timestamp;
 use crate::compute::Compute;
-use crate::compute::numbers::ciphertexts::{ROOM_ATTEMPTS, no_room};
+use crate::compute::numbers::ciphertexts::{ROOM_ATTEMPTS, no_room, unknown_ciphertext};
 use crate::compute::numbers::keys::{or_deleted, unknown_key};
 use crate::compute::numbers::vault::{Pinned, Shelf};
 use crate::compute::operation::life::line::{self, Booking, Taken};
@@ -34,7 +35,7 @@ use crate::web::body::Reserved;
 use crate::web::error::ApiError;
 use crate::web::octets;
 use crate::work::numbers::{OpenNumbersKey, Operation, ResultFacts, Tail};
-use crate::work::{Figures, Gate, KeyName, Rows};
+use crate::work::{Figures, Gate, KeyName, Rows, Work};
 
 /// Largest number of operations that one account may run in the background at the same time.
 const BACKGROUND_MAX: usize = 64;
@@ -59,9 +60,13 @@ pub async fn run(
     let price = OperationPrice::of(operation, compute.ledger.rate());
     let counted = ((!reply.waits).then(|| Counted::Background(caller.account.clone())), BACKGROUND_MAX);
     let begun = life::begin(compute, &by, reply, counted, wanted_units(&by, &price)).await?;
-    let (work, shape) = (key.work(begun.op_id.clone(), planned, deadline), key.result_shape(&facts));
+    let result_id = ids::ciphertext(compute.clock.now());
+    let results = vec![key.named(&facts, &result_id)];
+    let work = Work { results, ..key.work(begun.op_id.clone(), planned, deadline) };
+    let shape = key.result_shape(&facts);
     let (key_id, _reserved) = (record.key_id, Some(reserved));
-    let kind = Arithmetic { by, key_id, key, operation, price, facts, with_result, _pinned: pinned, _reserved };
+    let kind =
+        Arithmetic { by, key_id, key, operation, price, facts, result_id, with_result, _pinned: pinned, _reserved };
     life::run(begun, kind, work, shape).await
 }
 
@@ -95,7 +100,8 @@ pub async fn resume(compute: &Arc<Compute>, taken: &Taken, record: &store::Arith
     let planning = key.clone();
     let planned = compute.offload.finish(Payer::from(&by), move || planning.plan_again(work));
     let (work, facts) = planned.await??;
-    let shape = key.result_shape(&facts);
+    let (shape, result_id) = (key.result_shape(&facts), ids::ciphertext(compute.clock.now()));
+    let work = Work { results: vec![key.named(&facts, &result_id)], ..work };
     let kind = Arithmetic {
         by,
         key_id: record.key_id.clone(),
@@ -103,6 +109,7 @@ pub async fn resume(compute: &Arc<Compute>, taken: &Taken, record: &store::Arith
         operation,
         price: OperationPrice::of(operation, UsdRate(usd_milli_jpy)),
         facts,
+        result_id,
         with_result: false,
         _pinned: pinned,
         _reserved: None,
@@ -138,6 +145,8 @@ struct Arithmetic {
     operation: Operation,
     price: OperationPrice,
     facts: ResultFacts,
+    /// The id that the result gets.
+    result_id: CiphertextId,
     with_result: bool,
     _pinned: Pinned,
     _reserved: Option<Reserved>,
@@ -169,7 +178,7 @@ impl Kind for Arithmetic {
         let (key, facts, payer, took) = (self.key.clone(), self.facts, Payer::from(&self.by), figures.compute);
         let compute = &begun.compute;
         let bytes = compute.offload.finish(payer.clone(), move || key.write(&facts, results.words)).await?;
-        let id = ids::ciphertext(compute.clock.now());
+        let id = self.result_id.clone();
         let label = id.as_str().to_owned();
         let vault = &compute.vault;
         let object = vault.put(Shelf::Ciphertexts, &payer, &self.by.account, label, bytes.clone()).await?;
@@ -201,6 +210,32 @@ impl Kind for Arithmetic {
         self.price.units
     }
 
+    fn is_long(&self, _: &dyn Fn(u64) -> Duration) -> bool {
+        self.operation == Operation::Bootstrap
+    }
+
+    fn let_go(&mut self) {
+        self._reserved = None;
+    }
+
+    async fn answer_of_line(&mut self, begun: &Begun, of: RecordedOf, took: Duration) -> Result<Response, ApiError> {
+        let (compute, account) = (&begun.compute, &self.by.account);
+        let completed = of.arithmetic().and_then(|done| done.result_ciphertext_id.zip(Some(done.evicted_ids)));
+        let (id, evicted) = completed.ok_or_else(|| ApiError::internal("a completed operation has no result"))?;
+        let evicted: Vec<String> = evicted.iter().flat_map(|ids| ids.split(' ')).map(str::to_owned).collect();
+        let record = compute.store.ciphertext(account.as_str(), &id).await?.ok_or_else(unknown_ciphertext)?;
+        let bytes = match self.with_result {
+            true => {
+                let (payer, at) = (Payer::from(&self.by), (record.node_id.as_str(), record.object.as_str()));
+                let read = compute.vault.read(Shelf::Ciphertexts, &payer, account, id.clone(), at).await?;
+                std::mem::take(&mut *read.ok_or_else(unknown_ciphertext)?)
+            }
+            false => Vec::new(),
+        };
+        let (id, object) = (id.parse().map_err(ApiError::internal)?, record.object);
+        self.answer(begun, "COMPLETED", Some(&PutResult { id, object, bytes, compute: took }), &evicted)
+    }
+
     async fn failure(&self, begun: &Begun, error: ApiError) -> ApiError {
         or_deleted(&begun.compute, &self.by.account, &self.key_id, error).await
     }
@@ -221,6 +256,7 @@ impl Arithmetic {
             let outcome = Outcome::Arithmetic(ArithmeticOutcome {
                 result_ciphertext_id: Some(result.id.as_str().to_owned()),
                 cost_fcu: self.price.units as i64,
+                evicted_ids: (!evicted.is_empty()).then(|| evicted.join(" ")),
             });
             let unit = Unit {
                 ciphertext: Some(self.new_ciphertext(compute, result, bytes_max, evicted, now)),

@@ -1,4 +1,4 @@
-//! The waiting line of a fleet, for operations for which no client waits. The API node that accepts an operation writes its
+//! The waiting line of a fleet, for operations for which no client waits, and for long ones. The API node that accepts an operation writes its
 //! row, and the work as an object. Any API node releases operations to the workers, in fair order. The node that released an
 //! operation books its end. If that node dies, or shows no progress for [`RELEASE`], another one releases them again. Only the
 //! node of the last release ends an operation, because the unit of the end compares the release's number.
@@ -10,7 +10,7 @@ use api::circuits::OperationStatus;
 use api::{AccountId, Code, Environment, OperationId, Plan};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
-use store::{LineEnd, NewWaiting, Outcome, RecordedOf, Released, Unit, Waiting};
+use store::{KeptAnswer, LineEnd, NewWaiting, Outcome, RecordedOf, Released, Unit, Waiting};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::{Begun, Kind, Reply, too_many};
@@ -39,6 +39,10 @@ const RELEASED_MIN: u64 = 4;
 const BOOKINGS_MAX: i64 = 8;
 /// An operation that cannot be computed now stays with its node for this long before another node tries.
 const RETRY: Duration = Duration::from_secs(1);
+/// Period of the looks of a waiting client's node at whether the operation has ended.
+const LOOK: Duration = Duration::from_millis(100);
+/// An operation whose deadline has passed has ended after this time.
+const BOOKING_MAX: Duration = Duration::from_secs(20);
 /// Longest time that a request to cancel waits for the end of the operation.
 const CANCEL_WAIT: Duration = Duration::from_secs(20);
 /// Period of the looks at whether a cancelled operation has ended.
@@ -124,6 +128,11 @@ impl Line {
         Line { fleet, workers, objects, places, releasing, checkpoints, stops }
     }
 
+    /// Whether an operation enters the line even if its client waits.
+    pub fn is_long(&self, kind: &impl Kind) -> bool {
+        kind.is_long(&|bootstraps| self.fleet.time_of(bootstraps))
+    }
+
     /// Releases nothing more, and puts what this node has released back into the line. The workers go on, and answer the node
     /// that releases the operations next.
     pub fn stop(&self) {
@@ -158,6 +167,54 @@ pub async fn enter<K: Kind>(begun: Begun, kind: K, work: Work) -> Result<Respons
     .await?
 }
 
+/// Enters a long operation in the line, and waits for its end. If this node dies, another node books the operation, and a
+/// repeated request with the same `Idempotency-Key` gets the operation's id.
+pub async fn wait<K: Kind>(begun: Begun, mut kind: K, work: Work) -> Result<Response, ApiError> {
+    let in_flight = begun.compute.in_flight.enter();
+    // a separate task, because the operation goes on if the client leaves (readings P24)
+    tokio::spawn(async move {
+        let _in_flight = in_flight;
+        let (compute, last) = (begun.compute.clone(), work.deadline + BOOKING_MAX);
+        write(&begun, &kind, work).await?;
+        begun.reservation.hand_over();
+        kind.let_go();
+        tokio::spawn(release(compute.clone()));
+        let answer = told(&begun, &mut kind, last).await?;
+        let (answer, keep) = begun.reply.claim.keep(answer).await?;
+        if let Some(keep) = keep {
+            compute.store.submit(Unit { keep: Some(keep), ..Unit::default() }).await?;
+        }
+        Ok(answer)
+    })
+    .await?
+}
+
+/// Waits for the end of an operation of the line, at most until `last`, and makes the answer.
+async fn told<K: Kind>(begun: &Begun, kind: &mut K, last: Instant) -> Result<Response, ApiError> {
+    let (store, account) = (&begun.compute.store, begun.by.account.as_str());
+    while store.waiting(begun.op_id.as_str()).await?.is_some() {
+        if Instant::now() >= last {
+            let late = RunError::from(WorkError::deadline_passed());
+            return Err(late.or_gone(|| kind.gone()));
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    let found = store.operation(account, begun.op_id.as_str()).await?;
+    let (record, of) = found.ok_or_else(|| kind.gone())?;
+    match record.status {
+        OperationStatus::Completed => {
+            let took = Duration::from_micros(record.compute_us.unwrap_or(0).unsigned_abs());
+            kind.answer_of_line(begun, of, took).await
+        }
+        OperationStatus::Cancelled => Err(super::cancelled()),
+        _ => {
+            let code = record.error_code.and_then(|code| Code::from_name(&code)).unwrap_or(Code::InternalError);
+            let error = ApiError::new(code, record.error_message.unwrap_or_default());
+            Err(if code == Code::ServiceUnavailable { error.retry_after(RETRY) } else { error })
+        }
+    }
+}
+
 async fn write<K: Kind>(begun: &Begun, kind: &K, work: Work) -> Result<Response, ApiError> {
     let (compute, line, account) = (&begun.compute, line(&begun.compute)?, begun.by.account.clone());
     let (weight, left) = (work.weight, work.deadline.saturating_duration_since(Instant::now()));
@@ -174,7 +231,8 @@ async fn write<K: Kind>(begun: &Begun, kind: &K, work: Work) -> Result<Response,
     let waiting = NewWaiting {
         op_id: begun.op_id.as_str().to_owned(),
         account_id: account.as_str().to_owned(),
-        counted: counted.as_ref().map(Counted::text).unwrap_or_default(),
+        // an operation that is counted with no others is counted alone
+        counted: counted.as_ref().map_or_else(|| begun.op_id.as_str().to_owned(), Counted::text),
         counted_max: *counted_max as i64,
         cost: i64::try_from(kind.cost()).unwrap_or(i64::MAX),
         weight: weight.into(),
@@ -185,6 +243,7 @@ async fn write<K: Kind>(begun: &Begun, kind: &K, work: Work) -> Result<Response,
     };
     let written = async {
         let (answer, keep) = begun.first_answer(kind).await?;
+        let keep = keep.map(|keep| KeptAnswer { provisional: begun.reply.waits, ..keep });
         let unit = Unit { operation: Some(begun.as_new(kind)), waiting: Some(waiting), keep, ..Unit::default() };
         match compute.store.submit(unit).await {
             Ok(()) => Ok(answer),
@@ -333,6 +392,7 @@ fn begun(compute: &Arc<Compute>, Taken { released, by, booking, .. }: &Taken) ->
         started: Instant::now(),
         epoch: Some(released.epoch),
         limit: (None, 0),
+        in_line: true,
     })
 }
 
