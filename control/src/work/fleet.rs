@@ -15,6 +15,7 @@ pub mod internal;
 mod member;
 mod news;
 mod pending;
+mod rows_key;
 mod session_key;
 mod worker;
 mod worker_keys;
@@ -33,6 +34,7 @@ pub use self::asks::{Fleet, ForOperations};
 pub use self::frames::{open as open_value, seal as seal_value};
 pub use self::member::{BrokerUrl, Member};
 pub use self::news::News;
+pub use self::rows_key::RowsKey;
 pub use self::session_key::{FleetSeal, KeyFacts, SealedSessionKey};
 pub use self::worker::{WorkerPart, start_worker};
 

@@ -85,7 +85,7 @@ impl WorkerPart {
     }
 }
 
-/// Starts to take work from the broker. `key`: the fleet's key. `bucket`: where the keys of sessions are. `key_bytes_max`:
+/// Starts to take work from the broker. `key`: the fleet's key. `bucket`: where the keys are. `key_bytes_max`:
 /// bound on the bytes of keys in host memory.
 ///
 /// # Errors
@@ -100,7 +100,8 @@ pub fn start_worker(
     offload: Offload,
 ) -> anyhow::Result<WorkerPart> {
     // objects of keys are sealed under their data keys, so the seals of accounts are not used
-    let objects = Blobs::in_bucket(bucket, "", ObjectKind::Keys, AccountSeals::new(Key::default()))?;
+    let in_bucket = |kind| Blobs::in_bucket(bucket, "", kind, AccountSeals::new(Key::default()));
+    let objects = [in_bucket(ObjectKind::Keys)?, in_bucket(ObjectKind::EncryptionKeys)?];
     let (caller, memory) = (Caller::new()?, Resource::memory(key_bytes_max, KEY_BYTES_LARGEST));
     let keys = WorkerKeys::new(caller.clone(), FleetSeal::new(key), objects, offload, memory);
     here.find_keys_in(Arc::new(keys.clone()));
