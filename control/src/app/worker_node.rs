@@ -87,6 +87,11 @@ impl WorkerNode {
         self.state.here.usage()
     }
 
+    /// Returns how often a key was not open when its work came.
+    pub fn key_misses(&self) -> u64 {
+        self.state.part.key_misses()
+    }
+
     /// Waits until an operator lets the worker leave.
     pub async fn asked_to_leave(&self) {
         self.state.part.asked_to_leave().await;

@@ -15,8 +15,10 @@ pub mod internal;
 mod member;
 mod news;
 mod pending;
+mod popularity;
 mod rows_key;
 mod session_key;
+mod warmth;
 mod worker;
 mod worker_keys;
 

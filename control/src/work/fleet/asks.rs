@@ -20,6 +20,7 @@ use super::internal::Internal;
 use super::member::Member;
 use super::news::News;
 use super::pending::Pending;
+use super::popularity::Popularity;
 use super::{OPERATIONS_MAX, POOL};
 use crate::cache_store::{self, Follower, Teller};
 use crate::ids;
@@ -60,6 +61,7 @@ struct Shared {
     ears: Arc<Ears>,
     asker: Arc<Asker>,
     pending: Arc<Pending>,
+    popularity: Arc<Popularity>,
     internal: Arc<Internal>,
     /// Base URL of this node's internal listener.
     url: String,
@@ -75,11 +77,13 @@ impl Fleet {
         let plaintexts = Arc::new(SharedPlaintexts::new(memory_bytes() / MATRICES_SHARE));
         let asker = Asker::new(broker.clone(), ears.clone(), member.clone(), POOL.to_owned());
         let pending = Arc::new(Pending::default());
+        let popularity = Popularity::start(broker.clone(), ears.clone(), pending.clone(), url.clone());
         let (keys, checkpoints) = Default::default();
         let internal = Internal { pending: pending.clone(), asker: asker.clone(), keys, checkpoints };
         let internal = Arc::new(internal);
         let shapes = Mutex::default();
-        Fleet { shared: Arc::new(Shared { broker, ears, asker, pending, internal, url, member, plaintexts, shapes }) }
+        let shared = Shared { broker, ears, asker, pending, popularity, internal, url, member, plaintexts, shapes };
+        Fleet { shared: Arc::new(shared) }
     }
 
     /// Chooses where the internal listener finds keys. Only the first call counts.
@@ -247,13 +251,13 @@ impl Fleet {
     /// Returns how many operations the workers that are there compute at the same time.
     pub fn operations_room(&self) -> u64 {
         let workers = self.shared.ears.workers.lock();
-        let ready = workers.live(Instant::now()).filter(|worker| worker.pool == POOL && !worker.draining);
-        ready.count() as u64 * OPERATIONS_MAX
+        workers.in_use(POOL, Instant::now()).count() as u64 * OPERATIONS_MAX
     }
 
     fn ask_in(&self, queue: Queue, work: Work) -> Ending {
         let (shared, id, deadline) = (self.shared.clone(), work.id.clone(), work.deadline);
         let (flow, units) = (work.key.label(), units(&work.question));
+        shared.popularity.asked(work.key, work.weight);
         let bytes = Bytes::from(write_work(&work));
         let tokens = Arc::new(shared.pending.begin(id.as_str().to_owned(), work.key, bytes.clone()));
         drop(work);

@@ -16,6 +16,7 @@ use super::computes::Computes;
 use super::member::Member;
 use super::news::News;
 use super::session_key::FleetSeal;
+use super::warmth::Warmth;
 use super::worker_keys::WorkerKeys;
 use super::{FleetConfig, OPERATIONS_MAX, POOL};
 use crate::blobs::{Blobs, BucketConfig, ObjectKind};
@@ -36,8 +37,6 @@ const MESSAGES_MAX: u64 = 64;
 /// A worker takes so much work that each device has this many batches: one that runs and one that waits. The rest waits in the
 /// lane, for any worker that has room.
 const BATCHES: u64 = 2;
-/// Largest size in bytes of an evaluation key in memory.
-const KEY_BYTES_LARGEST: u64 = 64 << 20;
 
 /// The worker part of a process.
 pub struct WorkerPart {
@@ -102,18 +101,21 @@ pub fn start_worker(
     // objects of keys are sealed under their data keys, so the seals of accounts are not used
     let in_bucket = |kind| Blobs::in_bucket(bucket, "", kind, AccountSeals::new(Key::default()));
     let objects = [in_bucket(ObjectKind::Keys)?, in_bucket(ObjectKind::EncryptionKeys)?];
-    let (caller, memory) = (Caller::new()?, Resource::memory(key_bytes_max, KEY_BYTES_LARGEST));
+    let (caller, memory) = (Caller::new()?, Resource::memory(key_bytes_max, key_bytes_max));
     let keys = WorkerKeys::new(caller.clone(), FleetSeal::new(key), objects, offload, memory);
     here.find_keys_in(Arc::new(keys.clone()));
     let name = config.worker_name.clone().unwrap_or_else(|| member.name.clone());
     hear_ends(member, here.clone(), name.clone());
     let asked_to_leave = hear_leave(member, name.clone());
-    let computes = Computes::new(here.clone(), keys.clone(), caller, (name, POOL.to_owned()), config.checkpoint_period);
+    let (warmth, named) = Warmth::listen(member, name.clone());
+    let place = (name, POOL.to_owned());
+    let computes = Computes::new(here.clone(), (keys.clone(), warmth), caller, place, config.checkpoint_period);
     let room = RoomMax { messages: MESSAGES_MAX, units: (BATCHES * here.batch_rows()).max(1) };
     let (broker, ears) = (&member.broker, &member.ears);
     let serving = Serving::start(broker.clone(), ears.clone(), computes.clone(), Queue::Run, room);
     let room = RoomMax { messages: OPERATIONS_MAX, units: u64::MAX };
     let operations = Serving::start(broker.clone(), ears.clone(), computes, Queue::Operations, room);
+    tokio::spawn(named.open(here.clone(), keys.clone(), Arc::downgrade(&serving)));
     tokio::spawn(watch(Arc::downgrade(&serving), member.broker.clone(), here.clone(), keys.clone()));
     Ok(WorkerPart { serving, operations, broker: member.broker.clone(), keys, asked_to_leave })
 }

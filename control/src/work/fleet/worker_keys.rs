@@ -1,6 +1,6 @@
 //! Keys on a worker: the API node that asks says where a key is, and the worker reads it from there.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -51,6 +51,8 @@ struct Shared {
     ended: Mutex<HashMap<KeyName, Instant>>,
     /// Keys that were looked for, because they were not open.
     missed: AtomicU64,
+    /// Keys that are being opened before there is work for them.
+    warms: Mutex<HashSet<KeyName>>,
     /// When the sessions of open keys expire.
     expires: Mutex<HashMap<KeyName, Instant>>,
 }
@@ -65,8 +67,8 @@ impl WorkerKeys {
         offload: Offload,
         memory: Resource,
     ) -> WorkerKeys {
-        let (callbacks, ended, expires, missed) = Default::default();
-        let shared = Shared { caller, seal, objects, rows, offload, memory, callbacks, ended, expires, missed };
+        let (callbacks, ended, expires, missed, warms) = Default::default();
+        let shared = Shared { caller, seal, objects, rows, offload, memory, callbacks, ended, expires, missed, warms };
         WorkerKeys { shared: Arc::new(shared) }
     }
 
@@ -77,6 +79,23 @@ impl WorkerKeys {
             callbacks.clear();
         }
         callbacks.insert(name, callback);
+    }
+
+    /// Whether keys may still be opened before there is work for them: they take at most half of the memory of keys.
+    pub fn have_room_to_warm(&self) -> bool {
+        self.shared.memory.used() <= self.shared.memory.total() / 2
+    }
+
+    /// Notes that a key will be opened before there is work for it, with this access.
+    pub fn begin_to_warm(&self, name: KeyName, callback: Callback) {
+        self.shared.warms.lock().insert(name);
+        // the access of work lasts longer
+        self.shared.callbacks.lock().entry(name).or_insert(callback);
+    }
+
+    /// Notes that a key was opened before there was work for it.
+    pub fn end_to_warm(&self, name: &KeyName) {
+        self.shared.warms.lock().remove(name);
     }
 
     /// Whether the key of a session was read, and the session has not expired.
@@ -131,7 +150,9 @@ impl Shared {
         if self.ended.lock().contains_key(&name) {
             return Ok(None);
         }
-        self.missed.fetch_add(1, Ordering::Relaxed);
+        if !self.warms.lock().contains(&name) {
+            self.missed.fetch_add(1, Ordering::Relaxed);
+        }
         let callback = self.callback(&name).ok_or_else(away)?;
         match self.caller.key(&callback).await {
             Ok(KeyAccess::Session { object, secret, left_ms }) => {
