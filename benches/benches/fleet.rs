@@ -1,8 +1,10 @@
 //! The time that a fleet adds to a gate, and the rate of two and four workers against one. A node computes in its process. A fleet
-//! has an API node, workers, a broker and a bucket, all on this machine. The devices compute nothing, so the tables show the cost of the way.
+//! has an API node, workers, a broker and a bucket, all on this machine. The devices of the first two tables compute nothing, so these
+//! tables show the cost of the way.
 //!
 //! The first table: one client sends lone gates to both, in turns. The second: each device takes the same time for a batch, and
-//! clients of many sessions send batches to one, two and four workers.
+//! clients of many sessions send batches to one, two and four workers. The third: the first gate of a session, whose key the worker must
+//! read from the bucket and open, and the second gate, on the processor.
 //!
 //! Needs PostgreSQL, `nats-server` and SeaweedFS. `cargo bench --workspace --bench fleet`.
 
@@ -25,6 +27,8 @@ const GATES: usize = 2000;
 /// Time of a batch on a device with a fixed pace, and its largest number of gates.
 const PACE: Duration = Duration::from_millis(20);
 const BATCH: usize = 64;
+/// Number of sessions whose first gates are measured.
+const FIRST_GATES: usize = 20;
 /// Number of sessions, and of batches of each session.
 const SESSIONS: usize = 32;
 const BATCHES: usize = 25;
@@ -35,6 +39,7 @@ fn main() {
     runtime.block_on(async {
         lone_gates().await;
         scaling().await;
+        first_gates().await;
     });
 }
 
@@ -64,6 +69,7 @@ impl Gate {
 async fn lone_gates() {
     let node = TestServer::on_database(tests_store::Kind::Postgres, vec![Device::new(Idle::new())]).await;
     let Some(fleet) = Fleet::start_on(1, 1, || Some(vec![Device::new(Idle::new())]), |_| ()).await else { return };
+    fleet.has_ready_workers(1).await;
     let gates = [Gate::new(&node, 1).await, Gate::new(&fleet.api[0], 1).await];
     let measured = tokio::task::spawn_blocking(move || {
         let mut connections = gates.each_ref().map(|gate| Connection::open(gate.address));
@@ -103,6 +109,7 @@ async fn scaling() {
     println!("|---|---|---|");
     for workers in [1, 2, 4] {
         let Some(fleet) = Fleet::start_on(1, workers, paced, |_| ()).await else { return };
+        fleet.has_ready_workers(workers).await;
         let mut gates = Vec::new();
         for _ in 0..SESSIONS {
             gates.push(Gate::new(&fleet.api[0], BATCH).await);
@@ -129,5 +136,36 @@ async fn scaling() {
         });
         let one = *first.get_or_insert(rate);
         println!("| {workers} | {rate:.0} | {:.2} |", rate / one);
+    }
+}
+
+/// Measures the first gate on a worker that does not have the key, and the gate after it.
+async fn first_gates() {
+    let Some(fleet) = Fleet::start(1, 1, |_| ()).await else { return };
+    fleet.has_ready_workers(1).await;
+    let mut times = [Vec::new(), Vec::new()];
+    // the first session finds parts of the worker that have not begun, so it does not count
+    for session in 0..if only_once() { 1 } else { FIRST_GATES + 1 } {
+        let gate = Gate::new(&fleet.api[0], 1).await;
+        tokio::task::block_in_place(|| {
+            let mut connection = Connection::open(gate.address);
+            for times in &mut times {
+                let (took, _) = connection.exchange(&gate.request);
+                if session > 0 {
+                    times.push(took);
+                }
+            }
+        });
+    }
+    if only_once() {
+        return;
+    }
+    println!();
+    println!("| a gate of a session, fast_128 | median ms | worst ms |");
+    println!("|---|---|---|");
+    for (name, mut times) in ["the first: the worker opens the key", "the second"].into_iter().zip(times) {
+        times.sort();
+        let ms = |at: usize| times[at].as_secs_f64() * 1e3;
+        println!("| {name} | {:.0} | {:.0} |", ms(times.len() / 2), ms(times.len() - 1));
     }
 }
