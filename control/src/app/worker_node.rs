@@ -134,12 +134,14 @@ async fn page(State(state): State<Arc<WorkerState>>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], state.telemetry.render())
 }
 
-/// Answers 200 unless the worker is stopping, or has not heard its broker.
+/// Answers 200 unless the worker is stopping, warms up, or has not heard its broker.
 async fn readyz(State(state): State<Arc<WorkerState>>) -> (StatusCode, &'static str) {
     if state.draining.load(Ordering::Relaxed) {
         (StatusCode::SERVICE_UNAVAILABLE, "draining\n")
     } else if !state.part.hears() {
         (StatusCode::SERVICE_UNAVAILABLE, "broker unavailable\n")
+    } else if !state.part.is_warm() {
+        (StatusCode::SERVICE_UNAVAILABLE, "warming\n")
     } else {
         (StatusCode::OK, "ok\n")
     }

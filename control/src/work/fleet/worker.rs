@@ -46,6 +46,7 @@ pub struct WorkerPart {
     operations: Arc<Serving>,
     broker: Arc<dyn Broker>,
     keys: WorkerKeys,
+    warmth: Arc<Warmth>,
     asked_to_leave: Arc<Notify>,
 }
 
@@ -76,6 +77,11 @@ impl WorkerPart {
     /// Waits until an operator lets the worker leave.
     pub async fn asked_to_leave(&self) {
         self.asked_to_leave.notified().await;
+    }
+
+    /// Whether the worker has opened the keys with which it begins, so that it is used from now on.
+    pub fn is_warm(&self) -> bool {
+        self.warmth.is_over()
     }
 
     /// Whether the broker was heard a moment ago.
@@ -109,7 +115,7 @@ pub fn start_worker(
     let asked_to_leave = hear_leave(member, name.clone());
     let (warmth, named) = Warmth::listen(member, name.clone());
     let place = (name, POOL.to_owned());
-    let computes = Computes::new(here.clone(), (keys.clone(), warmth), caller, place, config.checkpoint_period);
+    let computes = Computes::new(here.clone(), (keys.clone(), warmth.clone()), caller, place, config.checkpoint_period);
     let room = RoomMax { messages: MESSAGES_MAX, units: (BATCHES * here.batch_rows()).max(1) };
     let (broker, ears) = (&member.broker, &member.ears);
     let serving = Serving::start(broker.clone(), ears.clone(), computes.clone(), Queue::Run, room);
@@ -117,7 +123,7 @@ pub fn start_worker(
     let operations = Serving::start(broker.clone(), ears.clone(), computes, Queue::Operations, room);
     tokio::spawn(named.open(here.clone(), keys.clone(), Arc::downgrade(&serving)));
     tokio::spawn(watch(Arc::downgrade(&serving), member.broker.clone(), here.clone(), keys.clone()));
-    Ok(WorkerPart { serving, operations, broker: member.broker.clone(), keys, asked_to_leave })
+    Ok(WorkerPart { serving, operations, broker: member.broker.clone(), keys, warmth, asked_to_leave })
 }
 
 /// Overwrites keys whose end the member hears of, and tells the member that waits.
