@@ -1,5 +1,6 @@
 //! The time that a fleet adds to a gate, and the rate of two and four workers against one. A node computes in its process. A fleet
-//! has an API node, workers, a broker and a bucket, all on this machine. The devices compute nothing, so the tables show the cost of the way.
+//! has an API node, workers, a broker and a bucket, all on this machine. The devices of the first two tables compute nothing, so these
+//! tables show the cost of the way.
 //!
 //! The first table: one client sends lone gates to both, in turns. The second: each device takes the same time for a batch, and
 //! clients of many sessions send batches to one, two and four workers. The third and the fourth compute: gates a second of one process
@@ -69,6 +70,7 @@ impl Gate {
 async fn lone_gates() {
     let node = TestServer::on_database(tests_store::Kind::Postgres, vec![Device::new(Idle::new())]).await;
     let Some(fleet) = Fleet::start_on(1, 1, || Some(vec![Device::new(Idle::new())]), |_| ()).await else { return };
+    fleet.has_ready_workers(1).await;
     let gates = [Gate::new(&node, 1).await, Gate::new(&fleet.api[0], 1).await];
     let measured = tokio::task::spawn_blocking(move || {
         let mut connections = gates.each_ref().map(|gate| Connection::open(gate.address));
@@ -108,6 +110,7 @@ async fn scaling() {
     println!("|---|---|---|");
     for workers in [1, 2, 4] {
         let Some(fleet) = Fleet::start_on(1, workers, paced, |_| ()).await else { return };
+        fleet.has_ready_workers(workers).await;
         let mut gates = Vec::new();
         for _ in 0..SESSIONS {
             gates.push(Gate::new(&fleet.api[0], PACED_BATCH).await);
@@ -139,6 +142,7 @@ fn processor(threads: usize) -> Vec<Device> {
 async fn processors() {
     let node = TestServer::on_database(tests_store::Kind::Postgres, processor(2)).await;
     let Some(fleet) = Fleet::start_on(1, 2, || Some(processor(1)), |_| ()).await else { return };
+    fleet.has_ready_workers(2).await;
     let mut sides = [Vec::new(), Vec::new()];
     for _ in 0..CPU_SESSIONS {
         sides[0].push(Gate::new(&node, BATCH).await);
@@ -167,6 +171,7 @@ async fn processors() {
 
 async fn first_gates() {
     let Some(fleet) = Fleet::start_on(1, 1, || Some(processor(2)), |_| ()).await else { return };
+    fleet.has_ready_workers(1).await;
     let (mut first, mut second) = (Vec::new(), Vec::new());
     for _ in 0..if only_once() { 1 } else { FIRST_GATES } {
         let gate = Gate::new(&fleet.api[0], 1).await;

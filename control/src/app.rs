@@ -218,6 +218,17 @@ impl Running {
         fleet.map_or(0, |fleet| fleet.ears().workers.lock().live(Instant::now()).count())
     }
 
+    /// Returns how many workers of the fleet are ready, as the node hears them.
+    pub fn workers_ready(&self) -> usize {
+        let fleet = self.areas.compute.workers.fleet();
+        let ready = |fleet: &Fleet| {
+            let ears = fleet.ears();
+            let workers = ears.workers.lock();
+            workers.live(Instant::now()).filter(|worker| worker.is_ready()).count()
+        };
+        fleet.map_or(0, ready)
+    }
+
     /// The node's database.
     pub fn store(&self) -> &Store {
         &self.areas.compute.store

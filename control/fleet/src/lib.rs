@@ -4,6 +4,7 @@
 //! - [`broker`]: the interface to a broker, and its two implementations: [`local`] within a process, and `nats`.
 //! - [`lanes`]: which worker owns which work. A pure function of the workers that are there.
 //! - [`presence`]: the workers that are there, as each member hears them.
+//! - [`warming`]: which keys a worker opens before it is used. Pure.
 //!
 //! The rule of the whole fleet: the database says what is true, the broker says where to look, the object store has the
 //! bytes. Whatever a broker forgets, doubles, delays or reorders costs time only.
@@ -20,3 +21,4 @@ pub mod nats;
 pub mod presence;
 pub mod serving;
 pub mod taking;
+pub mod warming;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::broker::is_name;
+use crate::broker::{Rank, is_name};
 use crate::lanes;
 
 /// How often a worker tells its presence.
@@ -33,6 +33,10 @@ pub struct Presence {
     pub speaks: [u32; 2],
     /// The worker takes no new flows, because it is about to stop.
     pub draining: bool,
+    /// The worker opens the keys of its lanes, and gets no work before it has done so. Members that do not know the field give it
+    /// work at once.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub warming: bool,
     /// The worker's build.
     pub version: String,
     /// Figures for operators.
@@ -53,6 +57,11 @@ pub struct Load {
 }
 
 impl Presence {
+    /// Whether the worker is used: neither draining nor warming up.
+    pub fn is_ready(&self) -> bool {
+        !self.draining && !self.warming
+    }
+
     /// Reads a presence. `None`: the bytes are no presence that a member may list.
     pub fn read(bytes: &[u8]) -> Option<Presence> {
         let presence: Presence = serde_json::from_slice(bytes).ok()?;
@@ -93,28 +102,66 @@ impl Workers {
         self.heard.values().filter(move |(_, at)| is_there(at)).map(|(presence, _)| presence)
     }
 
-    /// Returns the worker of a pool that owns a flow. `speaks`: the version of the message. Workers that drain own
-    /// nothing, unless all drain.
+    /// Returns the worker of a pool that owns a flow. `speaks`: the version of the message. Workers that warm up own nothing,
+    /// unless no worker is ready. Workers that drain own nothing, unless all drain.
     pub fn owner(&self, pool: &str, flow: &[u8], version: u32, now: Instant) -> Option<&str> {
         let reads = |worker: &&Presence| (worker.speaks[0]..=worker.speaks[1]).contains(&version);
         let of_pool = || self.live(now).filter(|worker| worker.pool == pool).filter(reads);
+        let ready = of_pool().filter(|worker| worker.is_ready()).map(named);
         let stays = of_pool().filter(|worker| !worker.draining).map(named);
-        lanes::owner(flow, stays).or_else(|| lanes::owner(flow, of_pool().map(named)))
+        let owner = lanes::owner(flow, ready).or_else(|| lanes::owner(flow, stays));
+        owner.or_else(|| lanes::owner(flow, of_pool().map(named)))
+    }
+
+    /// Returns the workers of a pool that take new work: those that are ready or, if there are none, those that warm up.
+    pub fn in_use<'a>(&'a self, pool: &'a str, now: Instant) -> impl Iterator<Item = &'a Presence> {
+        let of_pool = move || self.live(now).filter(move |worker| worker.pool == pool);
+        let has_ready = of_pool().any(Presence::is_ready);
+        of_pool().filter(move |worker| worker.is_ready() || (!has_ready && !worker.draining))
+    }
+
+    /// Returns the lanes that a worker takes once it is used. Other workers that warm up count as used too.
+    pub fn ranks_of(&self, worker: &Presence, now: Instant) -> Ranks {
+        let others = self.live(now).filter(|other| other.pool == worker.pool && other.worker != worker.worker);
+        let workers: Vec<_> = others.filter(|other| !other.draining).chain([worker]).map(named).collect();
+        let is_second = |lane: &&str| lanes::second(lane, workers.iter().copied()) == Some(&worker.worker);
+        Ranks {
+            worker: worker.worker.clone(),
+            seconded: workers.iter().map(|(lane, _)| *lane).filter(is_second).map(str::to_owned).collect(),
+            workers: workers.iter().map(|(worker, weight)| ((*worker).to_owned(), *weight)).collect(),
+        }
     }
 
     /// Returns the lanes for which a worker is the second. Lanes of workers that are gone count too.
     pub fn seconded_by(&self, worker: &str, pool: &str, now: Instant) -> Vec<String> {
-        let of_pool = || self.live(now).filter(|worker| worker.pool == pool);
-        let stays = || of_pool().filter(|worker| !worker.draining).map(named);
+        let used: Vec<_> = self.in_use(pool, now).map(named).collect();
         let remembered = self.heard.values().filter(|(presence, _)| presence.pool == pool);
         let lanes = remembered.map(|(presence, _)| presence.worker.as_str());
-        lanes.filter(|lane| lanes::second(lane, stays()) == Some(worker)).map(str::to_owned).collect()
+        lanes.filter(|lane| lanes::second(lane, used.iter().copied()) == Some(worker)).map(str::to_owned).collect()
     }
 
     /// Returns the highest version of messages that all workers of a pool read.
     pub fn version(&self, pool: &str, now: Instant) -> u32 {
         let highest = self.live(now).filter(|worker| worker.pool == pool).map(|worker| worker.speaks[1]).min();
         highest.unwrap_or(SPEAKS[1]).clamp(SPEAKS[0], SPEAKS[1])
+    }
+}
+
+/// The lanes that a worker takes.
+pub struct Ranks {
+    worker: String,
+    seconded: Vec<String>,
+    workers: Vec<(String, u32)>,
+}
+
+impl Ranks {
+    /// Returns the rank with which the worker takes a flow. `None`: other workers take the flow.
+    pub fn of(&self, flow: &[u8]) -> Option<Rank> {
+        let owner = lanes::owner(flow, self.workers.iter().map(|(worker, weight)| (worker.as_str(), *weight)))?;
+        match owner == self.worker {
+            true => Some(Rank::Owner),
+            false => self.seconded.iter().any(|lane| lane == owner).then_some(Rank::Second),
+        }
     }
 }
 
@@ -133,6 +180,7 @@ mod tests {
             weight: 1,
             speaks: SPEAKS,
             draining: false,
+            warming: false,
             version: "1".to_owned(),
             load: Load::default(),
         }
@@ -172,6 +220,28 @@ mod tests {
         assert!(seconds[0].contains(&"old".to_owned()) && seconds[1].contains(&"stays".to_owned()));
         assert_eq!(seconds.concat().iter().filter(|lane| *lane == "drains").count(), 1);
         assert_eq!(workers.version("default", now), SPEAKS[0]);
+    }
+
+    #[test]
+    fn a_worker_that_warms_up_owns_nothing_unless_no_other_is_ready() {
+        let (mut workers, now) = (Workers::default(), Instant::now());
+        workers.hear(Presence { warming: true, ..presence("warms") }, now);
+        workers.hear(Presence { draining: true, ..presence("drains") }, now);
+        // better than one that drains
+        assert_eq!(workers.owner("default", b"flow", 1, now), Some("warms"));
+        assert_eq!(workers.seconded_by("warms", "default", now), ["drains"]);
+        workers.hear(presence("ready"), now);
+        for flow in 0..100u8 {
+            assert_eq!(workers.owner("default", &[flow], 1, now), Some("ready"));
+        }
+        assert_eq!(workers.seconded_by("ready", "default", now), ["drains", "warms"]);
+        assert!(workers.seconded_by("warms", "default", now).is_empty());
+        assert_eq!(workers.in_use("default", now).count(), 1);
+        // members of the version before know nothing of warming
+        let (warms, ready) = (Presence { warming: true, ..presence("a") }, presence("a"));
+        let text = |presence: &Presence| String::from_utf8(presence.write()).unwrap();
+        assert!(text(&warms).contains("warming") && !text(&ready).contains("warming"));
+        assert_eq!([warms, ready].map(|one| Presence::read(&one.write()) == Some(one)), [true; 2]);
     }
 
     #[test]

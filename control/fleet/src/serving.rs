@@ -306,7 +306,8 @@ impl Serving {
         }
     }
 
-    async fn say_presence(&self) {
+    /// Tells the presence of the worker now.
+    pub async fn say_presence(&self) {
         let mut presence = self.handler.presence();
         presence.draining = self.is_draining();
         presence.load.taken = self.running();

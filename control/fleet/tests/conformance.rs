@@ -232,7 +232,9 @@ async fn a_broker_that_lost_its_streams_takes_messages_again() {
 async fn a_worker_s_credentials_publish_no_work() {
     let Some(server) = Server::start() else { return };
     let worker = server.connect_as("worker", "thief", Arc::new(|_| ())).await;
-    let api = server.connect("api", Arc::new(|_| ())).await;
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let hears = heard.clone();
+    let api = server.connect("api", Arc::new(move |what| hears.lock().push(what))).await;
     api.publish(&message("w", "f", "1"), None).await.unwrap();
     let refused = worker.publish(&message("w", "f", "forged"), None).await;
     assert!(matches!(refused, Err(NotPublished::Refused(_))), "{refused:?}");
@@ -242,4 +244,14 @@ async fn a_worker_s_credentials_publish_no_work() {
     worker.progress(&delivery.ticket).await.unwrap();
     worker.done(&delivery.ticket).await.unwrap();
     assert!(worker.pull(&lane("w"), Rank::Owner, NOW).await.unwrap().is_none());
+    // a worker tells its presence, and nothing else
+    let (presence, asked) = (Heard::Told(Topic::Presence, Bytes::from_static(b"there")), Instant::now());
+    while !heard.lock().contains(&presence) {
+        assert!(asked.elapsed() < SOON);
+        for topic in [Topic::News, Topic::Help, Topic::Cancel, Topic::Presence] {
+            let _ = worker.tell(topic, Bytes::from_static(b"there")).await;
+        }
+        tokio::task::yield_now().await;
+    }
+    assert!(heard.lock().iter().all(|heard| *heard == presence));
 }

@@ -5,13 +5,14 @@
 //! with popularities by Zipf's law, and the keys of 1,000 fit a device. Devices are warm at the start.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use fleet::asking::HELP_AFTER;
 use fleet::presence::{Load, Presence, SPEAKS, Workers};
 use fleet::serving::OWN_EMPTY;
+use fleet::warming::{Popular, wanted};
 
 #[path = "sim/dice.rs"]
 #[allow(dead_code)]
@@ -151,8 +152,8 @@ fn view(now: Instant) -> Workers {
     let mut workers = Workers::default();
     for worker in 0..WORKERS {
         let (worker, pool, version) = (name(worker), POOL.to_owned(), String::new());
-        let (weight, draining, load) = (1, false, Load::default());
-        workers.hear(Presence { worker, pool, weight, speaks: SPEAKS, draining, version, load }, now);
+        let (weight, draining, warming, load) = (1, false, false, Load::default());
+        workers.hear(Presence { worker, pool, weight, speaks: SPEAKS, draining, warming, version, load }, now);
     }
     workers
 }
@@ -308,20 +309,16 @@ impl World<'_> {
     /// Returns how long the requests have waited, and how many found no key.
     fn run(mut self, seed: u64, exponent: f64) -> (Vec<u64>, usize) {
         let mut dice = Dice::new(seed);
-        let mut total = 0.0;
-        let popularity = |rank: usize| 1.0 / ((rank + 1) as f64).powf(exponent);
-        let sums: Vec<f64> = (0..SESSIONS).map(|rank| (total += popularity(rank), total).1).collect();
+        let draw = sessions(exponent);
         let batch = ROWS.iter().map(|rows| (BATCH + rows * ROW) as f64).sum::<f64>() / ROWS.len() as f64;
         let between = batch / (LOAD * WORKERS as f64);
-        let part = |dice: &mut Dice| ((dice.next() >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
         (0..WORKERS).for_each(|worker| self.at(us(OWN_EMPTY), Event::Idle(worker, 0)));
         self.at(0, Event::Arrival);
         while let Some(Reverse((at, _, event))) = self.events.pop() {
             self.now = at;
             match event {
                 Event::Arrival => {
-                    let chosen = part(&mut dice) * total;
-                    let session = sums.partition_point(|sum| *sum < chosen);
+                    let session = draw(&mut dice);
                     let rows = dice.pick(&ROWS);
                     self.arrive(session, rows);
                     if self.requests.len() < REQUESTS {
@@ -359,5 +356,48 @@ fn sixty_four_workers_at_load_0_8_answer_99_of_100_requests_within_0_4_s() {
         println!("Zipf {exponent}: lanes: {lanes}; hashing: {hashing}");
         assert!(lanes.p99 <= 0.4, "{lanes}");
         assert!(hashing.p99 > lanes.p99 * 5.0, "the lanes do not help: {lanes}; {hashing}");
+    }
+}
+
+/// Returns a function that draws sessions with popularities by Zipf's law.
+fn sessions(exponent: f64) -> impl Fn(&mut Dice) -> usize {
+    let mut total = 0.0;
+    let popularity = |rank: usize| 1.0 / ((rank + 1) as f64).powf(exponent);
+    let sums: Vec<f64> = (0..SESSIONS).map(|rank| (total += popularity(rank), total).1).collect();
+    move |dice| {
+        let chosen = part(dice) * total;
+        sums.partition_point(|sum| *sum < chosen)
+    }
+}
+
+/// A number between 0 and 1, neither of them.
+fn part(dice: &mut Dice) -> f64 {
+    ((dice.next() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+}
+
+#[test]
+fn a_worker_that_joins_has_the_keys_of_nearly_all_its_requests_open() {
+    let now = Instant::now();
+    let mut view = view(now);
+    let joins = {
+        let (worker, pool, version) = (name(WORKERS), POOL.to_owned(), String::new());
+        let (weight, draining, warming, load) = (1, false, true, Load::default());
+        Presence { worker, pool, weight, speaks: SPEAKS, draining, warming, version, load }
+    };
+    view.hear(joins.clone(), now);
+    for exponent in [0.5, 0.9] {
+        let (mut dice, draw, mut popular) = (Dice::new(SEEDS[0]), sessions(exponent), Popular::default());
+        for _ in 0..REQUESTS {
+            let session = draw(&mut dice);
+            popular.asked(&format!("{session:04}"), session, now);
+        }
+        let ranks = view.ranks_of(&joins, now);
+        let open: HashSet<usize> =
+            wanted(&ranks, popular.hottest(now)).into_iter().map(|(_, session)| session).collect();
+        let takes = |session: &usize| ranks.of(format!("{session:04}").as_bytes()).is_some();
+        let taken: Vec<usize> = (0..REQUESTS).map(|_| draw(&mut dice)).filter(takes).collect();
+        let found = taken.iter().filter(|session| open.contains(session)).count() as f64 / taken.len() as f64;
+        println!("Zipf {exponent}: {} keys open, {:.1} % of requests find theirs", open.len(), found * 1e2);
+        assert!(found > 0.95, "{found}");
     }
 }

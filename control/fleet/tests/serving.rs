@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -38,6 +38,7 @@ const fn ms(ms: u64) -> Duration {
 /// Computes what the content of a message says.
 struct Fake {
     worker: String,
+    warming: AtomicBool,
     running: AtomicU64,
     running_max: AtomicU64,
     /// How often each piece of work has begun.
@@ -52,13 +53,23 @@ struct Fake {
 
 fn presence(worker: &str) -> Presence {
     let (worker, pool, version) = (worker.to_owned(), POOL.to_owned(), "1".to_owned());
-    Presence { worker, pool, weight: 1, speaks: SPEAKS, draining: false, version, load: Load::default() }
+    Presence {
+        worker,
+        pool,
+        weight: 1,
+        speaks: SPEAKS,
+        draining: false,
+        warming: false,
+        version,
+        load: Load::default(),
+    }
 }
 
 impl Fake {
-    fn new(worker: &str) -> Arc<Fake> {
+    fn new(worker: &str, warming: bool) -> Arc<Fake> {
         let (running, running_max, begun, release, cancels, asked_again) = Default::default();
-        Arc::new(Fake { worker: worker.to_owned(), running, running_max, begun, release, cancels, asked_again })
+        let (worker, warming) = (worker.to_owned(), AtomicBool::new(warming));
+        Arc::new(Fake { worker, warming, running, running_max, begun, release, cancels, asked_again })
     }
 
     fn begun(&self, id: &str) -> u64 {
@@ -131,7 +142,7 @@ impl Handler for Hand {
     }
 
     fn presence(&self) -> Presence {
-        presence(&self.0.worker)
+        Presence { warming: self.0.warming.load(Ordering::Relaxed), ..presence(&self.0.worker) }
     }
 }
 
@@ -151,7 +162,11 @@ fn node_named(broker: &LocalBroker, name: &str) -> Node {
 }
 
 fn worker(broker: &LocalBroker, name: &str, room: RoomMax) -> (Arc<Fake>, Arc<Serving>) {
-    let (ears, fake) = (Arc::new(Ears::default()), Fake::new(name));
+    serve(broker, Fake::new(name, false), room)
+}
+
+fn serve(broker: &LocalBroker, fake: Arc<Fake>, room: RoomMax) -> (Arc<Fake>, Arc<Serving>) {
+    let (ears, name) = (Arc::new(Ears::default()), &fake.worker);
     let member = Arc::new(broker.connect(name, ears.listener()));
     (fake.clone(), Serving::start(member, ears, Arc::new(Hand(fake)), Queue::Run, room))
 }
@@ -311,6 +326,25 @@ async fn a_drained_worker_ends_its_work_and_takes_nothing_new() {
     late.publish(&message, None).await.unwrap();
     until(|| heard.lock().iter().any(|heard| matches!(heard, Heard::Answer(_)))).await;
     assert_eq!(fake.begun("3"), 0);
+}
+
+#[tokio::test]
+async fn a_worker_that_warms_up_gets_work_once_it_is_ready() {
+    let broker = LocalBroker::default();
+    let node = node(&broker);
+    let (fake, serving) = serve(&broker, Fake::new("b", true), ROOM);
+    node.hears(1).await;
+    // better than no worker
+    assert_eq!(node.ask("0", "flow", "echo 0").await.unwrap(), "echo 0 by b");
+    let _other = worker(&broker, "a", ROOM);
+    node.hears(2).await;
+    let of_b = |flow: &String| lanes::owner(flow.as_bytes(), [("a", 1), ("b", 1)].into_iter()) == Some("b");
+    let flow = (0..).map(|number| format!("flow{number}")).find(of_b).unwrap();
+    assert_eq!(node.ask("1", &flow, "echo 1").await.unwrap(), "echo 1 by a");
+    fake.warming.store(false, Ordering::Relaxed);
+    serving.say_presence().await;
+    until(|| node.ears.workers.lock().live(Instant::now()).all(Presence::is_ready)).await;
+    assert_eq!(node.ask("2", &flow, "echo 2").await.unwrap(), "echo 2 by b");
 }
 
 #[tokio::test]

@@ -26,7 +26,7 @@ pub struct WorkerFacts {
     pub worker: String,
     /// The worker's pool.
     pub pool: String,
-    /// `ready`, or `draining`.
+    /// `ready`, `warming` (opens keys before it is used), or `draining`.
     pub state: &'static str,
     /// The worker's build.
     pub version: String,
@@ -160,7 +160,11 @@ fn heard(member: &Member) -> Vec<WorkerFacts> {
     let facts = workers.live(Instant::now()).map(|presence| WorkerFacts {
         worker: presence.worker.clone(),
         pool: presence.pool.clone(),
-        state: if presence.draining { "draining" } else { "ready" },
+        state: match (presence.draining, presence.warming) {
+            (true, _) => "draining",
+            (false, true) => "warming",
+            (false, false) => "ready",
+        },
         version: presence.version.clone(),
         speaks: format!("{} to {}", presence.speaks[0], presence.speaks[1]),
         weight: presence.weight,

@@ -29,7 +29,7 @@ use crate::compute::bits::circuits::StoredNetlists;
 use crate::compute::bits::sessions::{Sessions, SharedKeys};
 use crate::compute::bits::workbench::SharedValues;
 use crate::compute::keys_at_rest::{KeysOfFleet, KeysOfNode};
-use crate::compute::numbers::vault::Vault;
+use crate::compute::numbers::vault::{DataKeys, Vault};
 use crate::compute::operation::checkpoints::CheckpointsOfLine;
 use crate::compute::operation::life::line::Line;
 use crate::compute::operation::running::RunningOperations;
@@ -261,9 +261,11 @@ impl Making<'_> {
         let Making { config, ground, storage } = self;
         let Storage { store, secrets, netlists, vault, is_shared, .. } = storage;
         let Ground { clock, node_id, telemetry, offload, in_flight, unfinished, .. } = ground;
-        let vault =
-            Vault::open(store.clone(), offload.clone(), vault.clone(), node_id, *is_shared, config.vault.clone())
-                .await?;
+        let data_keys =
+            DataKeys { seal: FleetSeal::new(&secrets.key(Purpose::Fleet)), are_made: workers.fleet().is_some() };
+        let (place, config_of_vault) = ((node_id.as_str(), *is_shared), config.vault.clone());
+        let vault = Vault::open(store.clone(), offload.clone(), vault.clone(), data_keys, place, config_of_vault);
+        let vault = vault.await?;
         lease::renew(store, node_id, clock.now()).await?;
         let sessions = Sessions::start(
             store.clone(),

@@ -87,6 +87,11 @@ impl WorkerNode {
         self.state.here.usage()
     }
 
+    /// Returns how often a key was not open when its work came.
+    pub fn key_misses(&self) -> u64 {
+        self.state.part.key_misses()
+    }
+
     /// Waits until an operator lets the worker leave.
     pub async fn asked_to_leave(&self) {
         self.state.part.asked_to_leave().await;
@@ -133,12 +138,14 @@ async fn page(State(state): State<Arc<WorkerState>>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], state.telemetry.render())
 }
 
-/// Answers 200 unless the worker is stopping, or has not heard its broker.
+/// Answers 200 unless the worker is stopping, warms up, or has not heard its broker.
 async fn readyz(State(state): State<Arc<WorkerState>>) -> (StatusCode, &'static str) {
     if state.draining.load(Ordering::Relaxed) {
         (StatusCode::SERVICE_UNAVAILABLE, "draining\n")
     } else if !state.part.hears() {
         (StatusCode::SERVICE_UNAVAILABLE, "broker unavailable\n")
+    } else if !state.part.is_warm() {
+        (StatusCode::SERVICE_UNAVAILABLE, "warming\n")
     } else {
         (StatusCode::OK, "ok\n")
     }

@@ -110,8 +110,8 @@ impl FleetKeys for KeysOfFleet {
         let KeysOfFleet(node) = self.clone();
         Box::pin(async move {
             match node.rows(name).await? {
-                Some(rows) => rows.read(&node.vault, row_index).await,
-                None => Ok(None),
+                Some(rows) if !rows.are_for_workers() => rows.read(&node.vault, row_index).await,
+                Some(_) | None => Ok(None),
             }
         })
     }

@@ -10,6 +10,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
+use fleet::presence::Presence;
 use metrics::{counter, gauge};
 use store::{Backlog, LockoutKind};
 use tokio::time::timeout;
@@ -130,12 +131,16 @@ pub fn show_engine(usage: &Usage, devices: &[DeviceFacts]) {
 /// Shows the fleet as this API node hears it.
 fn show_fleet(fleet: &Fleet) {
     let (ears, asker, now) = (fleet.ears(), fleet.asker(), Instant::now());
-    let (draining, ready) = {
+    let (ready, warming, draining) = {
         let workers = ears.workers.lock();
-        let draining = workers.live(now).filter(|worker| worker.draining).count();
-        (draining, workers.live(now).count() - draining)
+        let count = |is_counted: fn(&&Presence) -> bool| workers.live(now).filter(is_counted).count();
+        (
+            count(|worker| worker.is_ready()),
+            count(|worker| worker.warming && !worker.draining),
+            count(|worker| worker.draining),
+        )
     };
-    for (state, count) in [("ready", ready), ("draining", draining)] {
+    for (state, count) in [("ready", ready), ("warming", warming), ("draining", draining)] {
         gauge!("ango_fleet_workers", "pool" => POOL, "state" => state).set(count as f64);
     }
     gauge!("ango_fleet_oldest_waiting_seconds", "pool" => POOL).set(asker.oldest_waiting_s());

@@ -16,8 +16,11 @@ mod member;
 mod news;
 mod pace;
 mod pending;
+mod popularity;
+mod rows_key;
 mod session_key;
 mod values;
+mod warmth;
 mod worker;
 mod worker_keys;
 
@@ -35,6 +38,7 @@ pub use self::asks::{Fleet, ForOperations};
 pub use self::frames::{open as open_value, seal as seal_value};
 pub use self::member::{BrokerUrl, Member};
 pub use self::news::News;
+pub use self::rows_key::RowsKey;
 pub use self::session_key::{FleetSeal, KeyFacts, SealedSessionKey};
 pub use self::worker::{WorkerPart, start_worker};
 

@@ -29,7 +29,7 @@ pub use open_key::{OpenNumbersKey, PlannedOperation};
 pub(super) use planning::NumbersShape;
 pub use planning::{Asked, Operation, Outlook, ResultFacts, StoredOperand, outlook};
 pub(super) use shared_plaintexts::SharedPlaintexts;
-pub use stored_key::{StoredNumbersKey, StoredRow, key_head};
+pub use stored_key::{ReadRow, StoredNumbersKey, StoredRow, key_head};
 
 /// Smallest degree of the ring that is not only for testing (readings K16).
 const SECURE_DEGREE_MIN: usize = 4096;

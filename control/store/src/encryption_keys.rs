@@ -60,6 +60,8 @@ pub struct EncryptionKey {
     pub material_id: String,
     /// The node in whose folder the material's objects are. Empty: all nodes share the objects.
     pub node_id: String,
+    /// The sealed data key of the material's rows. `None`: the rows are sealed under the account's key.
+    pub key_secret: Option<Vec<u8>>,
     /// JSON object: the parameters.
     pub params: String,
     /// A fingerprint that identifies the secret key.
@@ -83,6 +85,7 @@ from_row!(EncryptionKey {
     source,
     material_id,
     node_id,
+    key_secret,
     params,
     fingerprint,
     public_key_bytes,
@@ -104,8 +107,8 @@ pub struct DeletedKey {
 macro_rules! select_keys {
     ($columns:literal, $($rest:tt)*) => {
         concat!(
-            "SELECT k.key_id, k.environment, k.scheme, k.source, k.material_id, m.node_id, m.params, m.fingerprint, ",
-            "m.public_key_bytes, m.eval_key_bytes, k.ciphertext_count, k.operation_count, k.created_at",
+            "SELECT k.key_id, k.environment, k.scheme, k.source, k.material_id, m.node_id, m.key_secret, m.params, ",
+            "m.fingerprint, m.public_key_bytes, m.eval_key_bytes, k.ciphertext_count, k.operation_count, k.created_at",
             $columns,
             " FROM encryption_keys k JOIN key_materials m ON m.material_id = k.material_id ",
             $($rest)*

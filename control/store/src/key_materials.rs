@@ -21,6 +21,8 @@ pub struct NewKeyMaterial<'a> {
     pub account_id: &'a str,
     /// The node in whose folder the objects are. Empty: all nodes share the objects.
     pub node_id: &'a str,
+    /// The sealed data key of the rows. `None`: the rows are sealed under the account's key.
+    pub key_secret: Option<&'a [u8]>,
     /// Now, in microseconds since 1970.
     pub now: i64,
 }
@@ -32,6 +34,8 @@ pub struct KeyMaterial {
     pub material_id: String,
     /// The node in whose folder the objects are. Empty: all nodes share the objects.
     pub node_id: String,
+    /// The sealed data key of the rows. `None`: the rows are sealed under the account's key.
+    pub key_secret: Option<Vec<u8>>,
     /// JSON object: the parameters in the containers. `None`: no container has arrived.
     pub params: Option<String>,
     /// A fingerprint that identifies the secret key. `None`: no container has arrived.
@@ -53,6 +57,7 @@ pub struct KeyMaterial {
 from_row!(KeyMaterial {
     material_id,
     node_id,
+    key_secret,
     params,
     fingerprint,
     public_key_object,
@@ -139,8 +144,8 @@ pub enum Added {
 macro_rules! select_materials {
     ($($rest:tt)*) => {
         concat!(
-            "SELECT m.material_id, m.node_id, m.params, m.fingerprint, m.public_key_object, m.public_key_bytes, ",
-            "m.public_key_sha256, m.rows_announced, m.eval_key_bytes, m.digest FROM key_materials m ",
+            "SELECT m.material_id, m.node_id, m.key_secret, m.params, m.fingerprint, m.public_key_object, ",
+            "m.public_key_bytes, m.public_key_sha256, m.rows_announced, m.eval_key_bytes, m.digest FROM key_materials m ",
             $($rest)*
         )
     };
@@ -185,8 +190,10 @@ impl Store {
 impl Tx {
     /// Begins a material.
     pub async fn insert_key_material(&mut self, new: &NewKeyMaterial<'_>) -> Result<()> {
-        let sql = "INSERT INTO key_materials (material_id, account_id, node_id, created_at) VALUES ($1, $2, $3, $4)";
-        self.execute(sql, values![new.material_id, new.account_id, new.node_id, new.now]).await.map(drop)
+        let sql = "INSERT INTO key_materials (material_id, account_id, node_id, key_secret, created_at) \
+             VALUES ($1, $2, $3, $4, $5)";
+        let of = values![new.material_id, new.account_id, new.node_id, new.key_secret, new.now];
+        self.execute(sql, of).await.map(drop)
     }
 
     /// Sets the public key of an incomplete material. An earlier public key is replaced, and its object is noted as

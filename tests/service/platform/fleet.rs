@@ -416,6 +416,7 @@ async fn o2_health_tells_the_broker_and_the_object_store_of_a_fleet() {
         health["dependencies"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
     assert_eq!((health["status"].as_str(), names), (Some("healthy"), vec!["postgres", "nats", "object_store"]));
     assert_eq!(fleet.api[0].operations_get("/readyz").await.status, 200);
+    fleet.has_ready_workers(1).await;
     let metrics = fleet.api[0].operations_get("/metrics").await;
     assert!(metrics.text().contains("ango_fleet_workers{pool=\"default\",state=\"ready\"} 1"), "{}", metrics.text());
 }

@@ -269,9 +269,20 @@ impl Fleet {
 
     /// Waits until all API nodes hear this many workers.
     pub async fn hears_workers(&self, wanted: usize) {
+        let are_heard = |node: &TestServer| node.running().workers_heard() == wanted;
+        self.until_all(are_heard, "the workers are not heard").await;
+    }
+
+    /// Waits until all API nodes hear that this many workers are ready.
+    pub async fn has_ready_workers(&self, wanted: usize) {
+        let are_ready = |node: &TestServer| node.running().workers_ready() == wanted;
+        self.until_all(are_ready, "the workers are not ready").await;
+    }
+
+    async fn until_all(&self, is_so: impl Fn(&TestServer) -> bool, failure: &str) {
         let started = Instant::now();
-        while !self.api.iter().all(|node| node.running().workers_heard() == wanted) {
-            assert!(started.elapsed() < PATIENCE, "the workers are not heard");
+        while !self.api.iter().all(&is_so) {
+            assert!(started.elapsed() < PATIENCE, "{failure}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

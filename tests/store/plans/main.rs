@@ -193,7 +193,7 @@ fn claim(n: u8) -> NewClaim {
 async fn tour_of_keys(store: &Store) -> store::Result<()> {
     for (n, account_id) in [(1u8, "acct_1"), (3, "acct_3")] {
         let (material_id, key_id, upload_id) = (format!("mat_{n}"), format!("key_{n}"), format!("up_{n}"));
-        let material = NewKeyMaterial { material_id: &material_id, account_id, node_id: "", now: 5 };
+        let material = NewKeyMaterial { material_id: &material_id, account_id, node_id: "", key_secret: None, now: 5 };
         let upload = NewKeyUpload {
             upload_id: &upload_id,
             environment: Environment::Test,

@@ -157,6 +157,7 @@ const ROWS: &[(i64, &str)] = &[
     ),
     (27, "UPDATE key_rows SET seed = #1"),
     (27, "UPDATE key_materials SET public_key_seed = #2"),
+    (44, "UPDATE key_materials SET key_secret = %4"),
     (27, "UPDATE ciphertexts SET seed = #3, sha256 = #1"),
     (29, "UPDATE ciphertexts SET sources = #4"),
     (22, "INSERT INTO ledger_accounts (account_id) VALUES ('acct_1')"),

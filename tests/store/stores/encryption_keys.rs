@@ -5,7 +5,7 @@ use super::*;
 const SEEDED: Seeded = Seeded { seed: [3; 32], sha256: [2; 32] };
 
 pub fn material<'a>(material_id: &'a str, account_id: &'a str) -> NewKeyMaterial<'a> {
-    NewKeyMaterial { material_id, account_id, node_id: "", now: 5 }
+    NewKeyMaterial { material_id, account_id, node_id: "", key_secret: None, now: 5 }
 }
 
 pub fn row(row_index: i64, object: &str) -> KeyRowRecord {
@@ -175,7 +175,7 @@ on_both! {
             environment: Environment::Live,
             scheme: "ckks",
             params: "{}",
-            material: material("mat_1", "acct_1"),
+            material: NewKeyMaterial { key_secret: Some(&[7; 60]), ..material("mat_1", "acct_1") },
             expires_at: 50,
             keys_max: None,
         };
@@ -209,6 +209,7 @@ on_both! {
         assert_eq!(dropped(&store, "").await, ["encryption-keys: pk"]);
         let found = store.key_material("acct_1", "mat_1").await.unwrap().unwrap();
         assert_eq!((found.eval_key_bytes, found.rows_announced, found.digest), (320, Some(3), None));
+        assert_eq!(found.key_secret, Some(vec![7; 60]));
         assert_eq!(store.key_material("acct_2", "mat_1").await.unwrap(), None);
         assert!(!store.delete_key_upload("acct_2", "up_1", 10).await.unwrap());
         assert!(!store.delete_key_upload("acct_1", "up_1", 50).await.unwrap());

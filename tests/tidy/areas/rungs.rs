@@ -211,7 +211,7 @@ pub const FLEET: Crate = Crate {
         &["presence"],
         &["message"],
         // pure functions: (now, event) -> what to do
-        &["asking", "taking"],
+        &["asking", "taking", "warming"],
         &["member"],
         // drive the functions with a broker
         &["asker", "serving"],

@@ -171,5 +171,6 @@ impl World<'_> {
         let life = self.workers[worker].life;
         self.at(now, Event::Worker(worker, life, ToWorker::PullOwn));
         self.at(now, Event::Worker(worker, life, ToWorker::SayPresence));
+        self.at(now, Event::Worker(worker, life, ToWorker::LookWarm));
     }
 }

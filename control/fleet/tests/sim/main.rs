@@ -10,6 +10,7 @@ mod faults;
 mod node;
 mod plan;
 mod task;
+mod warm;
 mod work;
 mod worker;
 mod world;

@@ -6,9 +6,11 @@ use fleet::asking::{Asking, NotAnswered, REFUSED_MAX, SILENT_AFTER, Step};
 use fleet::broker::{NotPublished, Receipt};
 use fleet::message::Word;
 use fleet::presence::{PERIOD, Presence, Workers};
+use fleet::warming::{Popular, Telling};
 
 use crate::broker::{Content, POOL, lane_number};
 use crate::plan::USABLE_AFTER;
+use crate::warm::name_of;
 use crate::work::{Ask, CANCELLED, End, POISON, Work};
 use crate::world::{Event, Request, ToWorker, World};
 
@@ -19,11 +21,13 @@ const STEPS_MAX: u32 = 20;
 
 pub struct Node {
     pub view: Workers,
+    pub popular: Popular<u64>,
+    pub telling: Telling,
 }
 
 impl Node {
     pub fn new() -> Node {
-        Node { view: Workers::default() }
+        Node { view: Workers::default(), popular: Popular::default(), telling: Telling::default() }
     }
 }
 
@@ -32,6 +36,7 @@ impl World<'_> {
         let view = &mut self.nodes[node].view;
         view.hear(presence.clone(), self.now);
         view.forget_gone(self.now);
+        self.node_names_flows(node, presence);
     }
 
     /// A node dies, and another one takes its place. No node asks for its work any more.
@@ -46,6 +51,7 @@ impl World<'_> {
     pub fn ask(&mut self, number: usize) {
         let now = self.now;
         let work = &mut self.works[number];
+        self.nodes[work.node].popular.asked(&name_of(work.flow), work.flow, now);
         let asking = Asking::begin(now, work.deadline);
         let (step, call, known, has_receipt, runs, refused_since) = Default::default();
         work.ask =
@@ -123,6 +129,9 @@ impl World<'_> {
         assert!(!is_settled || !is_wrong, "{} owns work", owner.name());
         ask.call = Some(call);
         work.tokens.insert(token);
+        if is_settled {
+            self.check_owner_is_warm(lane);
+        }
         let left = deadline.duration_since(now);
         let content = Content { work: number, attempt, token, left };
         self.request(Request::Publish { work: number, call, lane, content, before });

@@ -61,6 +61,9 @@ impl World<'_> {
                     Rank::Second => self.counts.taken_by_second += 1,
                     Rank::Helper => self.counts.taken_by_helper += 1,
                 }
+                let flow = self.works[work].flow;
+                let is_warm = self.workers[number].warm.get(&flow) == Some(&true);
+                self.counts.served_warm += u64::from(is_warm && to.rank == Rank::Owner);
                 self.counts.of_a_dead_owner += u64::from(!self.workers[slip.lane].is_there && to.rank == Rank::Second);
                 self.compute(number, slip, &message);
                 return self.pull_own(number);

@@ -8,6 +8,7 @@ use fleet::asking::SILENT_AFTER;
 use fleet::broker::Rank;
 use fleet::presence::{self, Load, Presence, SPEAKS, Workers};
 use fleet::taking::Taking;
+use fleet::warming::Warming;
 
 use crate::broker::{Delivered, POOL, Pull, lane_name, lane_number};
 use crate::task::Task;
@@ -51,6 +52,11 @@ pub struct Worker {
     /// Since when the worker could have taken the work of any lane.
     idle_since: Option<Instant>,
     pub tasks: BTreeMap<u64, Task>,
+    pub warming: Warming,
+    /// Since when the worker is used.
+    pub ready_since: Option<Instant>,
+    /// The flows that API nodes named, and whether their keys are open.
+    pub warm: HashMap<u64, bool>,
     /// The work that this life has answered, and when.
     pub answered: HashMap<usize, Instant>,
     /// The work that this life knows to be cancelled, and since when.
@@ -60,12 +66,12 @@ pub struct Worker {
 impl Worker {
     pub fn new(number: usize, now: Instant) -> Worker {
         let (is_there, is_draining, life, turn, looks, used) = (false, false, 0, 0, false, 0);
-        let (taking, view, pulls, idle_since, tasks, answered, cancelled) = Default::default();
-        let seconded = (now, Vec::new());
+        let (taking, view, pulls, idle_since, tasks, ready_since, warm, answered, cancelled) = Default::default();
+        let (seconded, warming) = ((now, Vec::new()), Warming::begin(now));
         #[rustfmt::skip]
         let worker = Worker {
             number, is_there, is_draining, life, since: now, sleeps_until: now, busy_until: now, taking, view, seconded, turn,
-            looks, used, pulls, own_since: now, idle_since, tasks, answered, cancelled,
+            looks, used, pulls, own_since: now, idle_since, tasks, warming, ready_since, warm, answered, cancelled,
         };
         worker
     }
@@ -91,6 +97,7 @@ impl Worker {
             weight: 1 + self.number as u32 % 2,
             speaks: SPEAKS,
             draining: self.is_draining,
+            warming: self.ready_since.is_none(),
             version: String::new(),
             load: Load::default(),
         }
@@ -113,7 +120,7 @@ impl World<'_> {
             let until = worker.sleeps_until;
             return self.at(until, Event::Worker(number, life, what));
         }
-        if !matches!(what, ToWorker::Look | ToWorker::Seen(_) | ToWorker::SayPresence) {
+        if !matches!(what, ToWorker::Look | ToWorker::LookWarm | ToWorker::Seen(_) | ToWorker::SayPresence) {
             self.note(|| format!("w{number} {what:?}"));
         }
         match what {
@@ -136,6 +143,9 @@ impl World<'_> {
                 self.workers[number].view.forget_gone(self.now);
                 self.after(presence::PERIOD, Event::Worker(number, life, ToWorker::SayPresence));
             }
+            ToWorker::Named(flows) => self.named(number, &flows),
+            ToWorker::Opened(flow) => self.opened(number, flow),
+            ToWorker::LookWarm => self.look_warm(number),
             ToWorker::Beat(task) => self.beat(number, task),
             ToWorker::Finish(task) => self.finish(number, task),
             ToWorker::SayAgain { work, attempt, slip } => self.say_again(work, attempt, slip),
@@ -146,7 +156,7 @@ impl World<'_> {
         worker.idle_since = could.then(|| worker.idle_since.unwrap_or(now)).filter(|_| worker.is_there);
     }
 
-    fn say_presence(&mut self, number: usize) {
+    pub fn say_presence(&mut self, number: usize) {
         let presence = Arc::new(self.workers[number].presence());
         for node in 0..self.nodes.len() {
             self.send(Event::Seen(node, presence.clone()));

@@ -83,6 +83,12 @@ pub enum ToWorker {
     Help(usize),
     Cancel(usize),
     SayPresence,
+    /// Flows whose keys the worker opens before it is used.
+    Named(Vec<u64>),
+    /// The key of a flow is open.
+    Opened(u64),
+    /// The time to look whether the worker is used from now on.
+    LookWarm,
     Beat(u64),
     Finish(u64),
     /// A message that was given back several times has rested.
@@ -166,7 +172,7 @@ macro_rules! counts {
 counts! {
     events answered poison cancelled flow_full unavailable deadline_passed published again helps taken_by_owner
     taken_by_second taken_by_helper of_a_dead_owner answered_again dropped runs_already given_back deaths sleeps drained
-    asked_after_faults
+    asked_after_faults warmed served_warm
 }
 
 pub struct World<'a> {

@@ -45,7 +45,7 @@ use crate::web::path::PathParts;
 use crate::work::KeyName;
 use crate::work::numbers::{self, EvaluationKeyHead, KEY_HEAD_BYTES, Params};
 use material::{
-    MaterialDigest, Owner, PutPublicKey, check_pair, public_key_seed_used, put_public_key, put_row,
+    Material, MaterialDigest, Owner, PutPublicKey, check_pair, public_key_seed_used, put_public_key, put_row,
     read_recorded_params, recorded_params, row_seed_used,
 };
 use rows::{Cut, RowCutter};
@@ -121,11 +121,8 @@ pub async fn upload(
     let (wanted, public_key, eval_key, head) = reading.await??;
     // a separate task: if the client leaves, either the key and its answer are stored, or neither
     let kept = tokio::spawn(async move {
-        let material_id = ids::random_hex::<16>("mat_");
         let mut put = Vec::new();
-        let made =
-            keep_whole(&compute, &caller, &claim, &wanted, (&material_id, &eval_key, head), public_key, &mut put);
-        let made = made.await;
+        let made = keep_whole(&compute, &caller, &claim, &wanted, (&eval_key, head), public_key, &mut put).await;
         drop(reserved);
         if made.is_err() {
             compute.vault.take_back(Shelf::Keys, put).await;
@@ -141,18 +138,18 @@ async fn keep_whole(
     caller: &Caller,
     claim: &Claim,
     wanted: &WantedKey,
-    (material_id, eval_key, head): (&str, &[u8], EvaluationKeyHead),
+    (eval_key, head): (&[u8], EvaluationKeyHead),
     public_key: ([u8; 32], Zeroizing<Vec<u8>>),
     put: &mut Vec<String>,
 ) -> Result<Response, ApiError> {
-    let owner = Owner::from(caller);
-    let public = put_public_key(compute, &owner, material_id, public_key).await?;
+    let (owner, (material, key_secret)) = (Owner::from(caller), Material::new(&compute.vault));
+    let public = put_public_key(compute, &owner, &material.material_id, public_key).await?;
     put.push(public.object.clone());
     let mut cutter = RowCutter::go_on(head.clone(), rows::RowOrder::default());
     let (mut rest, mut records) = (&eval_key[KEY_HEAD_BYTES..], Vec::new());
     while let Some(cut) = cutter.push(&mut rest)? {
         let Cut::Row(head, facts, bytes) = cut else { return Err(ApiError::internal("a second head")) };
-        let record = put_row(compute, &owner, material_id, records.len() as i64, (head, facts, bytes)).await?;
+        let record = put_row(compute, &owner, &material, records.len() as i64, (head, facts, bytes)).await?;
         put.push(record.object.clone());
         records.push(record);
     }
@@ -163,7 +160,7 @@ async fn keep_whole(
     let now = compute.clock.now();
     let key_id = ids::encryption_key(now);
     let (answer, kept) = claim.keep(uploaded(&key_id, wanted, head.params(), now)?).await?;
-    let whole = WholeKey { material_id, public, head, records };
+    let whole = WholeKey { material_id: &material.material_id, key_secret, public, head, records };
     book(compute, caller, wanted, &key_id, (&whole, "upload"), now, kept.as_ref()).await?;
     Ok(answer)
 }
@@ -171,6 +168,8 @@ async fn keep_whole(
 /// A key whose objects are all in the vault.
 struct WholeKey<'a> {
     material_id: &'a str,
+    /// The sealed data key of the rows.
+    key_secret: Option<Vec<u8>>,
     public: PutPublicKey,
     head: EvaluationKeyHead,
     records: Vec<KeyRowRecord>,
@@ -182,7 +181,7 @@ async fn book(
     caller: &Caller,
     wanted: &WantedKey,
     key_id: &api::EncryptionKeyId,
-    (WholeKey { material_id, public, head, records }, source): (&WholeKey<'_>, &str),
+    (WholeKey { material_id, key_secret, public, head, records }, source): (&WholeKey<'_>, &str),
     now: Timestamp,
     kept: Option<&KeptAnswer>,
 ) -> Result<(), ApiError> {
@@ -192,8 +191,13 @@ async fn book(
     records.iter().for_each(|row: &KeyRowRecord| digest.add(row));
     let digest = digest.finish();
     let keys_max = compute.limits.of(caller.plan).encryption_keys;
-    let material =
-        NewKeyMaterial { material_id, account_id: caller.account.as_str(), node_id: compute.vault.place(), now: now.0 };
+    let material = NewKeyMaterial {
+        material_id,
+        account_id: caller.account.as_str(),
+        node_id: compute.vault.place(),
+        key_secret: key_secret.as_deref(),
+        now: now.0,
+    };
     let of_public = NewPublicKey {
         params: &params,
         fingerprint: &fingerprint,

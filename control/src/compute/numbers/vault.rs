@@ -19,12 +19,13 @@ use parking_lot::Mutex;
 use store::{CIPHERTEXT_OBJECTS, DroppedObject, KEY_OBJECTS, Store};
 use zeroize::Zeroizing;
 
-use crate::blobs::{Blobs, Missing};
+use crate::blobs::{Blobs, Missing, SealedObject};
 use crate::clock::Timestamp;
 use crate::parsers::{megabytes, seconds};
 use crate::resource::Payer;
 use crate::web::error::ApiError;
 use crate::web::offload::Offload;
+use crate::work::fleet::{FleetSeal, RowsKey};
 
 /// Settings for the storage of arithmetic on encrypted numbers.
 #[derive(Clone, Debug, clap::Args)]
@@ -81,6 +82,7 @@ pub struct Vault {
     offload: Offload,
     keys: Blobs,
     ciphertexts: Blobs,
+    data_keys: DataKeys,
     /// The value of `node_id` in records: this node's id, or empty if all nodes share the objects.
     place: String,
     /// The vault's settings.
@@ -91,6 +93,15 @@ pub struct Vault {
     ciphertext_bytes: AtomicU64,
     pinned: Arc<Mutex<HashMap<String, usize>>>,
     erasing: tokio::sync::Mutex<()>,
+}
+
+/// The data keys of materials, under which the rows of keys are sealed in a fleet.
+pub struct DataKeys {
+    /// Seals data keys.
+    pub seal: FleetSeal,
+    /// Whether new materials get a data key, because the node is a member of a fleet. Rows of other materials are sealed under
+    /// the key of their account.
+    pub are_made: bool,
 }
 
 /// Ciphertexts that must not be evicted until this value is dropped.
@@ -119,8 +130,8 @@ impl Vault {
         store: Store,
         offload: Offload,
         [keys, ciphertexts]: [Blobs; 2],
-        node_id: &str,
-        is_shared: bool,
+        data_keys: DataKeys,
+        (node_id, is_shared): (&str, bool),
         config: VaultConfig,
     ) -> Result<Vault, store::Error> {
         let place = if is_shared { String::new() } else { node_id.to_owned() };
@@ -129,6 +140,7 @@ impl Vault {
             offload,
             keys,
             ciphertexts,
+            data_keys,
             place,
             config,
             key_bytes: AtomicU64::new(0),
@@ -185,8 +197,19 @@ impl Vault {
         Err(ApiError::unavailable("other_node", message).retry_after(OTHER_NODE_WAIT))
     }
 
-    /// Seals and writes an object. The caller must then write a record that refers to the object: otherwise
-    /// [`Vault::keep_house`] removes the object.
+    /// Makes the data key of a new material. Returns the key, and the sealed key for the material's record. `None`: the node is
+    /// in no fleet.
+    pub fn new_rows_key(&self, material_id: &str) -> Option<(RowsKey, Vec<u8>)> {
+        self.data_keys.are_made.then(|| RowsKey::new(&self.data_keys.seal, material_id))
+    }
+
+    /// Opens the sealed data key of a material's record.
+    pub fn rows_key(&self, material_id: &str, secret: &[u8]) -> Result<RowsKey, ApiError> {
+        let key = RowsKey::open(&self.data_keys.seal, material_id, secret);
+        key.ok_or_else(|| ApiError::internal("a data key of another server's secret"))
+    }
+
+    /// Seals and writes an object of an account, like [`Vault::put_sealed`].
     pub async fn put(
         &self,
         shelf: Shelf,
@@ -195,10 +218,21 @@ impl Vault {
         label: String,
         content: Vec<u8>,
     ) -> Result<String, ApiError> {
-        let (bytes, blobs) = (content.len() as u64, self.blobs(shelf));
+        let (bytes, blobs, account) = (content.len() as u64, self.blobs(shelf).clone(), account.clone());
+        self.put_sealed(shelf, payer, bytes, move || blobs.seal(&account, label.as_bytes(), content)).await
+    }
+
+    /// Seals with `seal` and writes an object with `bytes` bytes of content. The caller must then write a record that refers to
+    /// the object: otherwise [`Vault::keep_house`] removes the object.
+    pub async fn put_sealed(
+        &self,
+        shelf: Shelf,
+        payer: &Payer,
+        bytes: u64,
+        seal: impl FnOnce() -> SealedObject + Send + 'static,
+    ) -> Result<String, ApiError> {
         self.check_room(shelf, bytes)?;
-        let (sealing, account) = (blobs.clone(), account.clone());
-        let sealed = self.offload.run(payer.clone(), move || sealing.seal(&account, label.as_bytes(), content)).await?;
+        let (sealed, blobs) = (self.offload.run(payer.clone(), seal).await?, self.blobs(shelf));
         let name = blobs.put(sealed).await.map_err(|error| {
             tracing::error!(error, kind = shelf.kind(), "an object could not be written");
             ApiError::unavailable("objects", "the service cannot store the key or ciphertext at the moment")
@@ -207,28 +241,37 @@ impl Vault {
         Ok(name)
     }
 
-    /// Reads an object. `None`: the object was removed, and its record should be gone too.
+    /// Reads an object of an account. `None`: the object was removed, and its record should be gone too.
     pub async fn read(
         &self,
         shelf: Shelf,
         payer: &Payer,
         account: &AccountId,
         label: String,
+        at: (&str, &str),
+    ) -> Result<Option<Zeroizing<Vec<u8>>>, ApiError> {
+        let (blobs, account) = (self.blobs(shelf).clone(), account.clone());
+        self.read_sealed(shelf, payer, at, move |sealed| blobs.open(&account, label.as_bytes(), sealed)).await
+    }
+
+    /// Reads an object and opens it with `open`. `None`: the object was removed.
+    pub async fn read_sealed(
+        &self,
+        shelf: Shelf,
+        payer: &Payer,
         (place, name): (&str, &str),
+        open: impl FnOnce(SealedObject) -> Result<Zeroizing<Vec<u8>>, Missing> + Send + 'static,
     ) -> Result<Option<Zeroizing<Vec<u8>>>, ApiError> {
         self.check_place(place)?;
-        let blobs = self.blobs(shelf);
         let not_read = |missing: Missing| {
             tracing::error!(?missing, kind = shelf.kind(), "an object could not be read");
             ApiError::unavailable("objects", "the service cannot read the key or ciphertext at the moment")
         };
-        let sealed = match blobs.get(name).await {
+        let sealed = match self.blobs(shelf).get(name).await {
             Err(Missing::NotHere) => return Ok(None),
             sealed => sealed.map_err(not_read)?,
         };
-        let (opening, account) = (blobs.clone(), account.clone());
-        let opened = self.offload.run(payer.clone(), move || opening.open(&account, label.as_bytes(), sealed));
-        opened.await?.map(Some).map_err(not_read)
+        self.offload.run(payer.clone(), move || open(sealed)).await?.map(Some).map_err(not_read)
     }
 
     /// Removes objects that were put into the vault but got no record.

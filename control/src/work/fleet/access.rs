@@ -24,7 +24,7 @@ pub enum KeyAccess {
         /// The time in milliseconds until the session expires.
         left_ms: u64,
     },
-    /// A stored key for encrypted numbers. The worker reads its rows from the API node, one by one.
+    /// A stored key for encrypted numbers.
     Numbers {
         /// The key's parameters.
         params: KeyParams,
@@ -32,7 +32,21 @@ pub enum KeyAccess {
         fingerprint: String,
         /// The rows, in the key's order.
         rows: Vec<RowAccess>,
+        /// How the worker opens the rows in the bucket. `None`: the worker reads the rows from the API node, because they are
+        /// sealed under keys that only API nodes have.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        sealed: Option<SealedRows>,
     },
+}
+
+/// The data key of a stored key's rows.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SealedRows {
+    /// The material of the rows.
+    pub material_id: String,
+    /// The data key, sealed under the fleet's key. Hexadecimal digits.
+    pub secret: String,
 }
 
 /// A row of a stored key.
@@ -47,6 +61,9 @@ pub struct RowAccess {
     pub level: usize,
     /// Index of the row in the key.
     pub row_index: i64,
+    /// The object in the bucket. `None`: the worker reads the row from the API node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
 }
 
 /// Something that is read for a worker.
@@ -69,6 +86,6 @@ pub trait FleetKeys: Send + Sync {
     /// Returns the access to a key. `None`: the name means no key, or its session has ended.
     fn access(&self, name: KeyName) -> Reading<KeyAccess>;
 
-    /// Returns the container of a row of a stored key.
+    /// Returns the container of a row of a stored key. `None`: there is no such row, or workers read the row from the bucket.
     fn row(&self, name: KeyName, row_index: i64) -> Reading<Zeroizing<Vec<u8>>>;
 }

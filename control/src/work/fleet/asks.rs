@@ -21,6 +21,7 @@ use super::member::Member;
 use super::news::News;
 use super::pace::Pace;
 use super::pending::Pending;
+use super::popularity::Popularity;
 use super::{OPERATIONS_MAX, POOL};
 use crate::cache_store::{self, Follower, Teller};
 use crate::ids;
@@ -63,6 +64,7 @@ struct Shared {
     ears: Arc<Ears>,
     asker: Arc<Asker>,
     pending: Arc<Pending>,
+    popularity: Arc<Popularity>,
     internal: Arc<Internal>,
     /// Base URL of this node's internal listener.
     url: String,
@@ -79,11 +81,13 @@ impl Fleet {
         let plaintexts = Arc::new(SharedPlaintexts::new(memory_bytes() / MATRICES_SHARE));
         let asker = Asker::new(broker.clone(), ears.clone(), member.clone(), POOL.to_owned());
         let pending = Arc::new(Pending::default());
+        let popularity = Popularity::start(broker.clone(), ears.clone(), pending.clone(), url.clone());
         let (keys, checkpoints) = Default::default();
         let internal = Internal { pending: pending.clone(), asker: asker.clone(), keys, checkpoints };
         let internal = Arc::new(internal);
         let (shapes, pace) = Default::default();
-        let shared = Shared { broker, ears, asker, pending, internal, url, member, plaintexts, shapes, pace };
+        let shared =
+            Shared { broker, ears, asker, pending, popularity, internal, url, member, plaintexts, shapes, pace };
         Fleet { shared: Arc::new(shared) }
     }
 
@@ -252,8 +256,7 @@ impl Fleet {
     /// Returns how many operations the workers that are there compute at the same time.
     pub fn operations_room(&self) -> u64 {
         let workers = self.shared.ears.workers.lock();
-        let ready = workers.live(Instant::now()).filter(|worker| worker.pool == POOL && !worker.draining);
-        ready.count() as u64 * OPERATIONS_MAX
+        workers.in_use(POOL, Instant::now()).count() as u64 * OPERATIONS_MAX
     }
 
     /// Estimates the time that the workers take for a circuit with so many bootstraps.
@@ -269,6 +272,7 @@ impl Fleet {
         let (shared, id, deadline) = (self.shared.clone(), work.id.clone(), work.deadline);
         let (flow, units) = (work.key.label(), units(&work.question));
         let is_circuit = matches!(work.question, Question::Circuit(_));
+        shared.popularity.asked(work.key, work.weight);
         let bytes = Bytes::from(write_work(&work));
         let leaves_out = version >= LEAVES_OUT && bytes.len() > INLINE_BYTES_MAX;
         let short = if leaves_out { write_short_work(&work).map(Bytes::from) } else { None };

@@ -17,6 +17,7 @@ use zeroize::Zeroizing;
 use super::caller::{Caller, NoAnswer};
 use super::content::{self, Callback, INLINE_BYTES_MAX};
 use super::values::RememberedValues;
+use super::warmth::Warmth;
 use super::worker_keys::WorkerKeys;
 use crate::web::openapi::VERSION;
 use crate::work::here::Here;
@@ -37,6 +38,7 @@ const CALLBACKS_MAX: usize = 1024;
 pub struct Computes {
     here: Here,
     keys: WorkerKeys,
+    warmth: Arc<Warmth>,
     caller: Caller,
     worker: String,
     pool: String,
@@ -51,13 +53,14 @@ impl Computes {
     /// Makes the handler of a worker with this name in this pool.
     pub fn new(
         here: Here,
-        keys: WorkerKeys,
+        (keys, warmth): (WorkerKeys, Arc<Warmth>),
         caller: Caller,
         (worker, pool): (String, String),
         checkpoint_period: Duration,
         values: RememberedValues,
     ) -> Arc<Computes> {
-        Arc::new(Computes { here, keys, caller, worker, pool, callbacks: Arc::default(), checkpoint_period, values })
+        let callbacks = Arc::default();
+        Arc::new(Computes { here, keys, warmth, caller, worker, pool, callbacks, checkpoint_period, values })
     }
 }
 
@@ -191,6 +194,7 @@ impl Handler for Computes {
             weight: u32::try_from(self.here.batch_rows()).unwrap_or(u32::MAX).max(1),
             speaks: SPEAKS,
             draining: false,
+            warming: !self.warmth.is_over(),
             version: VERSION.to_owned(),
             load: Load { devices, taken: 0, keys: usage.sessions, resident_bytes: usage.resident_bytes },
         }

@@ -18,6 +18,15 @@ pub enum News {
         /// The id of the answers.
         id: String,
     },
+    /// A worker that warms up will need these keys.
+    Warm {
+        /// The worker's name.
+        worker: String,
+        /// Base URL of the internal listener of the API node that tells this.
+        url: String,
+        /// The keys, the most wanted first.
+        keys: Vec<WarmKey>,
+    },
     /// An operator lets a worker leave.
     Leave {
         /// The worker's name.
@@ -34,6 +43,18 @@ pub enum News {
         /// The member that tells this.
         member: String,
     },
+}
+
+/// A key that a worker will need.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WarmKey {
+    /// The key's name ([`KeyName::label`]).
+    pub key: String,
+    /// The weight of the key's account.
+    pub weight: u32,
+    /// Gives access to this key for some seconds.
+    pub token: String,
 }
 
 impl News {
@@ -61,7 +82,7 @@ impl News {
     pub fn ended(&self) -> Option<KeyName> {
         match self {
             News::KeyEnded { key, .. } => KeyName::of_label(key),
-            News::Leave { .. } | News::CallersChanged { .. } | News::LockoutsChanged { .. } => None,
+            News::Warm { .. } | News::Leave { .. } | News::CallersChanged { .. } | News::LockoutsChanged { .. } => None,
         }
     }
 }
@@ -76,7 +97,9 @@ mod tests {
         let account = cache_store::News::Account { account_id: "acct_1".to_owned() };
         let [callers, lockouts] =
             [account, cache_store::News::Lockouts].map(|records| News::changed(&records, "m".to_owned()));
-        for news in [ended, callers.clone(), lockouts.clone()] {
+        let key = WarmKey { key: "k".to_owned(), weight: 1, token: "t".to_owned() };
+        let warm = News::Warm { worker: "w".to_owned(), url: "u".to_owned(), keys: vec![key] };
+        for news in [ended, warm, callers.clone(), lockouts.clone()] {
             assert_eq!(News::read(&news.write()), Some(news));
         }
         assert!(callers != lockouts && callers.ended().is_none() && lockouts.ended().is_none());

@@ -16,7 +16,7 @@ use crate::secrets::Key;
 use crate::web::error::ApiError;
 use crate::web::json::secret_key_rejected;
 
-/// Seals data keys of sessions: workers and API nodes have it, the broker, the bucket and the database do not.
+/// Seals data keys of keys at rest: workers and API nodes have it, the broker, the bucket and the database do not.
 pub struct FleetSeal {
     seal: Seal,
 }
@@ -67,17 +67,30 @@ impl FleetSeal {
             error => ApiError::new(Code::InvalidParams, format!("not a usable evaluation key: {error}"))
                 .at("eval_key_b64", error.to_string()),
         })?;
-        let (data_key, label) = (frames::new_data_key(), name.label());
+        let label = name.label();
+        let (data_key, secret) = self.new_data_key(&label);
         Ok(SealedSessionKey {
             object: frames::seal(&data_key, &label, bytes),
-            secret: self.seal.seal(&label, &data_key[..]),
+            secret,
             facts: KeyFacts::of(&key, share),
         })
     }
 
     /// Opens the data key of a session's key. `None`: the bytes are of another name or of another fleet's key.
     pub fn open(&self, name: KeyName, secret: &[u8]) -> Option<Key> {
-        let opened = self.seal.open(name.label(), secret)?;
+        self.open_data_key(&name.label(), secret)
+    }
+
+    /// Makes a random data key. Returns the data key, and the data key sealed under this label.
+    pub(super) fn new_data_key(&self, label: &str) -> (Key, Vec<u8>) {
+        let data_key = frames::new_data_key();
+        let secret = self.seal.seal(label, &data_key[..]);
+        (data_key, secret)
+    }
+
+    /// Opens a data key that was sealed under this label.
+    pub(super) fn open_data_key(&self, label: &str, secret: &[u8]) -> Option<Key> {
+        let opened = self.seal.open(label, secret)?;
         Some(Key::new(opened.as_slice().try_into().ok()?))
     }
 }

@@ -17,6 +17,7 @@ use super::member::Member;
 use super::news::News;
 use super::session_key::FleetSeal;
 use super::values::RememberedValues;
+use super::warmth::Warmth;
 use super::worker_keys::WorkerKeys;
 use super::{FleetConfig, OPERATIONS_MAX, POOL};
 use crate::blobs::{Blobs, BucketConfig, ObjectKind};
@@ -40,8 +41,6 @@ const MESSAGES_MAX: u64 = 64;
 const BATCHES: u64 = 2;
 /// Remembered operands and results may take this part of the process's memory.
 const VALUES_SHARE: u64 = 16;
-/// Largest size in bytes of an evaluation key in memory.
-const KEY_BYTES_LARGEST: u64 = 64 << 20;
 
 /// The worker part of a process.
 pub struct WorkerPart {
@@ -52,6 +51,7 @@ pub struct WorkerPart {
     broker: Arc<dyn Broker>,
     keys: WorkerKeys,
     values: RememberedValues,
+    warmth: Arc<Warmth>,
     asked_to_leave: Arc<Notify>,
 }
 
@@ -94,13 +94,18 @@ impl WorkerPart {
         self.asked_to_leave.notified().await;
     }
 
+    /// Whether the worker has opened the keys with which it begins, so that it is used from now on.
+    pub fn is_warm(&self) -> bool {
+        self.warmth.is_over()
+    }
+
     /// Whether the broker was heard a moment ago.
     pub fn hears(&self) -> bool {
         self.broker.heard_at().elapsed() < SILENCE
     }
 }
 
-/// Starts to take work from the broker. `key`: the fleet's key. `bucket`: where the keys of sessions are. `key_bytes_max`:
+/// Starts to take work from the broker. `key`: the fleet's key. `bucket`: where the keys are. `key_bytes_max`:
 /// bound on the bytes of keys in host memory.
 ///
 /// # Errors
@@ -115,23 +120,26 @@ pub fn start_worker(
     offload: Offload,
 ) -> anyhow::Result<WorkerPart> {
     // objects of keys are sealed under their data keys, so the seals of accounts are not used
-    let objects = Blobs::in_bucket(bucket, "", ObjectKind::Keys, AccountSeals::new(Key::default()))?;
-    let (caller, memory) = (Caller::new()?, Resource::memory(key_bytes_max, KEY_BYTES_LARGEST));
+    let in_bucket = |kind| Blobs::in_bucket(bucket, "", kind, AccountSeals::new(Key::default()));
+    let objects = [in_bucket(ObjectKind::Keys)?, in_bucket(ObjectKind::EncryptionKeys)?];
+    let (caller, memory) = (Caller::new()?, Resource::memory(key_bytes_max, key_bytes_max));
     let keys = WorkerKeys::new(caller.clone(), FleetSeal::new(key), objects, offload, memory);
     here.find_keys_in(Arc::new(keys.clone()));
     let name = config.worker_name.clone().unwrap_or_else(|| member.name.clone());
     let values = RememberedValues::new(usize::try_from(memory_bytes() / VALUES_SHARE).unwrap_or(usize::MAX));
     hear_ends(member, here.clone(), values.clone(), name.clone());
     let asked_to_leave = hear_leave(member, name.clone());
-    let (named, period) = ((name, POOL.to_owned()), config.checkpoint_period);
-    let computes = Computes::new(here.clone(), keys.clone(), caller, named, period, values.clone());
+    let (warmth, named) = Warmth::listen(member, name.clone());
+    let (place, of_keys) = ((name, POOL.to_owned()), (keys.clone(), warmth.clone()));
+    let computes = Computes::new(here.clone(), of_keys, caller, place, config.checkpoint_period, values.clone());
     let room = RoomMax { messages: MESSAGES_MAX, units: (BATCHES * here.batch_rows()).max(1) };
     let (broker, ears) = (&member.broker, &member.ears);
     let serving = Serving::start(broker.clone(), ears.clone(), computes.clone(), Queue::Run, room);
     let room = RoomMax { messages: OPERATIONS_MAX, units: u64::MAX };
     let operations = Serving::start(broker.clone(), ears.clone(), computes, Queue::Operations, room);
+    tokio::spawn(named.open(here.clone(), keys.clone(), Arc::downgrade(&serving)));
     tokio::spawn(watch(Arc::downgrade(&serving), member.broker.clone(), here.clone(), keys.clone(), values.clone()));
-    Ok(WorkerPart { serving, operations, broker: member.broker.clone(), keys, values, asked_to_leave })
+    Ok(WorkerPart { serving, operations, broker: member.broker.clone(), keys, values, warmth, asked_to_leave })
 }
 
 /// Overwrites keys whose end the member hears of, and tells the member that waits.

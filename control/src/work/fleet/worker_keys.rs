@@ -1,6 +1,6 @@
 //! Keys on a worker: the API node that asks says where a key is, and the worker reads it from there.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -9,11 +9,12 @@ use engine::EvaluationKey;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use super::access::KeyAccess;
+use super::access::{KeyAccess, RowAccess, SealedRows};
 use super::caller::{Caller, NoAnswer};
 use super::content::Callback;
+use super::rows_key::RowsKey;
 use super::session_key::{FleetSeal, open_object};
-use crate::blobs::Blobs;
+use crate::blobs::{Blobs, Missing};
 use crate::resource::{Payer, Resource};
 use crate::secrets::Key;
 use crate::web::error::ApiError;
@@ -21,7 +22,7 @@ use crate::web::offload::Offload;
 use crate::work::at_rest::{Finding, KeysAtRest, RestingKey};
 use crate::work::bits::FetchedKey;
 use crate::work::key::KeyName;
-use crate::work::numbers::{StoredNumbersKey, StoredRow, params_on_record};
+use crate::work::numbers::{ReadRow, StoredNumbersKey, StoredRow, params_on_record};
 
 /// How long the end of a key is remembered, so that a late message does not open the key again. Longer than any request.
 const ENDED: Duration = Duration::from_secs(2 * 3600);
@@ -39,7 +40,9 @@ pub struct WorkerKeys {
 struct Shared {
     caller: Caller,
     seal: FleetSeal,
+    /// In the bucket: keys of sessions, and rows of stored keys.
     objects: Blobs,
+    rows: Blobs,
     offload: Offload,
     /// Memory for the bytes of keys that are open, so that a device that dropped a key gets it again without the bucket.
     memory: Resource,
@@ -48,15 +51,24 @@ struct Shared {
     ended: Mutex<HashMap<KeyName, Instant>>,
     /// Keys that were looked for, because they were not open.
     missed: AtomicU64,
+    /// Keys that are being opened before there is work for them.
+    warms: Mutex<HashSet<KeyName>>,
     /// When the sessions of open keys expire.
     expires: Mutex<HashMap<KeyName, Instant>>,
 }
 
 impl WorkerKeys {
-    /// Makes the keys of a worker. `objects`: the keys in the bucket. `memory`: bound on the bytes of keys in host memory.
-    pub fn new(caller: Caller, seal: FleetSeal, objects: Blobs, offload: Offload, memory: Resource) -> WorkerKeys {
-        let (callbacks, ended, expires, missed) = Default::default();
-        let shared = Shared { caller, seal, objects, offload, memory, callbacks, ended, expires, missed };
+    /// Makes the keys of a worker. `objects` and `rows`: the keys of sessions and the rows of stored keys in the bucket.
+    /// `memory`: bound on the bytes of keys in host memory.
+    pub fn new(
+        caller: Caller,
+        seal: FleetSeal,
+        [objects, rows]: [Blobs; 2],
+        offload: Offload,
+        memory: Resource,
+    ) -> WorkerKeys {
+        let (callbacks, ended, expires, missed, warms) = Default::default();
+        let shared = Shared { caller, seal, objects, rows, offload, memory, callbacks, ended, expires, missed, warms };
         WorkerKeys { shared: Arc::new(shared) }
     }
 
@@ -67,6 +79,23 @@ impl WorkerKeys {
             callbacks.clear();
         }
         callbacks.insert(name, callback);
+    }
+
+    /// Whether keys may still be opened before there is work for them: they take at most half of the memory of keys.
+    pub fn have_room_to_warm(&self) -> bool {
+        self.shared.memory.used() <= self.shared.memory.total() / 2
+    }
+
+    /// Notes that a key will be opened before there is work for it, with this access.
+    pub fn begin_to_warm(&self, name: KeyName, callback: Callback) {
+        self.shared.warms.lock().insert(name);
+        // the access of work lasts longer
+        self.shared.callbacks.lock().entry(name).or_insert(callback);
+    }
+
+    /// Notes that a key was opened before there was work for it.
+    pub fn end_to_warm(&self, name: &KeyName) {
+        self.shared.warms.lock().remove(name);
     }
 
     /// Whether the key of a session was read, and the session has not expired.
@@ -121,7 +150,9 @@ impl Shared {
         if self.ended.lock().contains_key(&name) {
             return Ok(None);
         }
-        self.missed.fetch_add(1, Ordering::Relaxed);
+        if !self.warms.lock().contains(&name) {
+            self.missed.fetch_add(1, Ordering::Relaxed);
+        }
         let callback = self.callback(&name).ok_or_else(away)?;
         match self.caller.key(&callback).await {
             Ok(KeyAccess::Session { object, secret, left_ms }) => {
@@ -132,24 +163,22 @@ impl Shared {
                 self.expires.lock().insert(name, Instant::now() + Duration::from_millis(left_ms));
                 Ok(Some(RestingKey::Fetched(Arc::new(key))))
             }
-            Ok(KeyAccess::Numbers { params, fingerprint, rows }) => {
+            Ok(KeyAccess::Numbers { params, fingerprint, rows, sealed }) => {
                 let fingerprint = hex::decode(fingerprint).map_err(ApiError::internal)?;
                 let fingerprint = fingerprint.as_slice().try_into().map_err(ApiError::internal)?;
+                let read = match sealed {
+                    Some(sealed) => self.clone().rows_in_bucket(&sealed, &rows)?,
+                    None => self.clone().rows_at_api_node(name),
+                };
                 let stored = rows.into_iter().map(|row| StoredRow {
                     kind: row.kind,
                     element: row.element,
                     level: row.level,
                     row_index: row.row_index,
                 });
-                let (stored, runtime, reader) = (stored.collect(), Handle::current(), self.clone());
-                let read = move |row_index| {
-                    let callback = reader.callback(&name).ok_or("the key has ended")?;
-                    // blocks a thread of the engine, not of the runtime
-                    let row = runtime.block_on(reader.caller.row(&callback, row_index));
-                    row.map_err(|error| error.to_string())
-                };
+                let stored = stored.collect();
                 let made = self.offload.run(Payer::without_key(), move || {
-                    StoredNumbersKey::of_rows(&params_on_record(&params)?, fingerprint, stored, Box::new(read))
+                    StoredNumbersKey::of_rows(&params_on_record(&params)?, fingerprint, stored, read)
                 });
                 made.await?.map(|key| Some(RestingKey::Numbers(key)))
             }
@@ -161,6 +190,37 @@ impl Shared {
                 Err(away())
             }
         }
+    }
+
+    /// Returns the function that reads the rows of a stored key from the bucket.
+    fn rows_in_bucket(self: Arc<Self>, sealed: &SealedRows, rows: &[RowAccess]) -> Result<ReadRow, ApiError> {
+        let secret = hex::decode(&sealed.secret).map_err(ApiError::internal)?;
+        let key = RowsKey::open(&self.seal, &sealed.material_id, &secret);
+        let key = key.ok_or_else(|| ApiError::internal("a data key of another fleet"))?;
+        let object = |row: &RowAccess| Some((row.row_index, row.object.clone()?));
+        let objects: HashMap<i64, String> = rows.iter().filter_map(object).collect();
+        let runtime = Handle::current();
+        Ok(Box::new(move |row_index| {
+            let object = objects.get(&row_index).ok_or("a row without an object")?;
+            // blocks a thread of the engine, not of the runtime
+            let sealed = runtime.block_on(self.rows.get(object)).map_err(|missing| match missing {
+                Missing::NotHere => "a row was deleted".to_owned(),
+                Missing::Failed(error) => error,
+            })?;
+            let row = key.open_row(row_index, &sealed.into_bytes());
+            row.ok_or_else(|| "a row was changed, or belongs to another key".to_owned())
+        }))
+    }
+
+    /// Returns the function that reads the rows of a stored key from the API node that asked last for work under the key.
+    fn rows_at_api_node(self: Arc<Self>, name: KeyName) -> ReadRow {
+        let runtime = Handle::current();
+        Box::new(move |row_index| {
+            let callback = self.callback(&name).ok_or("the key has ended")?;
+            // blocks a thread of the engine, not of the runtime
+            let row = runtime.block_on(self.caller.row(&callback, row_index));
+            row.map_err(|error| error.to_string())
+        })
     }
 
     /// Reads the key of a session. The key is read again when a device needs it again and host memory has no room for it.

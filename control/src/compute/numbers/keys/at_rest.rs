@@ -13,7 +13,7 @@ use store::{EncryptionKey, Store};
 use tokio::runtime::Handle;
 use zeroize::Zeroizing;
 
-use super::material::{Owner, all_rows, read_recorded_params, read_row, stored_row};
+use super::material::{Material, Owner, all_rows, read_recorded_params, read_row, stored_row};
 use super::params_and_fingerprint;
 use crate::caller::Plan;
 use crate::compute::Compute;
@@ -21,7 +21,7 @@ use crate::compute::numbers::vault::Vault;
 use crate::resource::Payer;
 use crate::web::error::ApiError;
 use crate::web::offload::Offload;
-use crate::work::fleet::access::{KeyAccess, RowAccess};
+use crate::work::fleet::access::{KeyAccess, RowAccess, SealedRows};
 use crate::work::numbers::{StoredNumbersKey, StoredRow};
 use crate::work::{AccountDigests, KeyName};
 
@@ -29,6 +29,7 @@ use crate::work::{AccountDigests, KeyName};
 pub struct Rows {
     record: EncryptionKey,
     owner: Owner,
+    material: Material,
     stored: Vec<StoredRow>,
     /// The objects of the rows, by the rows' indices.
     objects: HashMap<i64, String>,
@@ -59,6 +60,7 @@ pub async fn rows_of(
         stored: rows.iter().map(stored_row).collect(),
         objects: rows.into_iter().map(|row| (row.row_index, row.object)).collect(),
         owner: Owner { account, payer },
+        material: Material::on_record(vault, &record.material_id, record.key_secret.as_deref())?,
         record,
     }))
 }
@@ -67,21 +69,33 @@ impl Rows {
     /// Reads the container of a row. `None`: the row was deleted.
     pub async fn read(&self, vault: &Vault, row_index: i64) -> Result<Option<Zeroizing<Vec<u8>>>, ApiError> {
         let Some(object) = self.objects.get(&row_index) else { return Ok(None) };
-        read_row(vault, &self.owner, &self.record.material_id, row_index, (&self.record.node_id, object)).await
+        read_row(vault, &self.owner, &self.material, row_index, (&self.record.node_id, object)).await
+    }
+
+    /// Whether workers of a fleet read the rows from the bucket.
+    pub fn are_for_workers(&self) -> bool {
+        self.record.key_secret.is_some()
     }
 
     /// Says how a worker of a fleet gets the key.
     pub fn access(&self) -> Result<KeyAccess, ApiError> {
+        let sealed = self
+            .record
+            .key_secret
+            .as_ref()
+            .map(|secret| SealedRows { material_id: self.record.material_id.clone(), secret: hex::encode(secret) });
         let rows = self.stored.iter().map(|row| RowAccess {
             kind: row.kind.clone(),
             element: row.element,
             level: row.level,
             row_index: row.row_index,
+            object: sealed.as_ref().and_then(|_| self.objects.get(&row.row_index).cloned()),
         });
         Ok(KeyAccess::Numbers {
             params: read_recorded_params(&self.record.params, &self.record.scheme)?,
             fingerprint: hex::encode(&self.record.fingerprint),
             rows: rows.collect(),
+            sealed,
         })
     }
 }

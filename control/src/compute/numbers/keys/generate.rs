@@ -17,7 +17,7 @@ use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 use zeroize::Zeroizing;
 
-use super::material::{Owner, all_rows, put_public_key, put_row, read_row, stored_row};
+use super::material::{Material, Owner, all_rows, put_public_key, put_row, read_row, stored_row};
 use super::wanted::{SECURITY_WARNING, WantedKey, security_warning};
 use super::{WholeKey, WithParams, book, find, params_and_fingerprint};
 use crate::caller::Caller;
@@ -135,12 +135,12 @@ async fn make(
     (held, head): (Arc<HeldNumbersKey>, EvaluationKeyHead),
     put: &mut Vec<String>,
 ) -> Result<Response, ApiError> {
-    let (owner, material_id) = (Owner::from(caller), ids::random_hex::<16>("mat_"));
+    let (owner, (material, key_secret)) = (Owner::from(caller), Material::new(&compute.vault));
     let making = held.clone();
     let public_key = compute.offload.run(owner.payer.clone(), move || making.public_key()).await?;
     let public_key_b64 = base64_text::encode(&public_key);
     let seed = numbers::read_public_key(&public_key)?.seed;
-    let public = put_public_key(compute, &owner, &material_id, (seed, Zeroizing::new(public_key))).await?;
+    let public = put_public_key(compute, &owner, &material.material_id, (seed, Zeroizing::new(public_key))).await?;
     put.push(public.object.clone());
     let inline = head.bytes() <= INLINE_BYTES_MAX;
     let mut eval_key = if inline { held.head() } else { Vec::new() };
@@ -154,7 +154,7 @@ async fn make(
             }
             let facts = head.row(&row[..ROW_HEADER_BYTES])?;
             let row = (head.clone(), facts, Zeroizing::new(row));
-            let record = put_row(compute, &owner, &material_id, records.len() as i64, row).await?;
+            let record = put_row(compute, &owner, &material, records.len() as i64, row).await?;
             put.push(record.object.clone());
             records.push(record);
         }
@@ -194,7 +194,7 @@ async fn make(
         headers.insert(SECURITY_WARNING, HeaderValue::from_str(&words).map_err(ApiError::internal)?);
     }
     let (answer, kept) = if is_secret { claim.keep_secret(answer).await? } else { claim.keep(answer).await? };
-    let whole = WholeKey { material_id: &material_id, public, head, records };
+    let whole = WholeKey { material_id: &material.material_id, key_secret, public, head, records };
     book(compute, caller, wanted, &key_id, (&whole, "generate"), now, kept.as_ref()).await?;
     Ok(answer)
 }
@@ -235,12 +235,13 @@ pub async fn download(
     let headers =
         [(header::CONTENT_TYPE, OCTET_STREAM.to_owned()), (header::CONTENT_LENGTH, key.eval_key_bytes.to_string())];
     let owner = Owner::from(&caller);
+    let material = Material::on_record(&compute.vault, &key.material_id, key.key_secret.as_deref())?;
     // stream one row at a time: the next row is read when the client has taken the last one
     let rows = stream::iter(rows).then(move |row| {
-        let (compute, owner, key) = (compute.clone(), owner.clone(), key.clone());
+        let (compute, owner, material, key) = (compute.clone(), owner.clone(), material.clone(), key.clone());
         async move {
             let at = (key.node_id.as_str(), row.object.as_str());
-            let read = read_row(&compute.vault, &owner, &key.material_id, row.row_index, at).await;
+            let read = read_row(&compute.vault, &owner, &material, row.row_index, at).await;
             match read {
                 Ok(Some(mut bytes)) => Ok(std::mem::take(&mut *bytes)),
                 Ok(None) => Err(std::io::Error::other("the key was deleted")),

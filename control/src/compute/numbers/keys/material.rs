@@ -6,11 +6,14 @@ use sha2::{Digest as _, Sha256};
 use store::{KeyRowRecord, Seeded, Store};
 use zeroize::Zeroizing;
 
+use crate::blobs::{Missing, SealedObject};
 use crate::caller::Caller;
 use crate::compute::Compute;
 use crate::compute::numbers::vault::{Shelf, Vault};
+use crate::ids;
 use crate::resource::Payer;
 use crate::web::error::ApiError;
+use crate::work::fleet::RowsKey;
 use crate::work::numbers::{self, EvaluationKeyHead, PublicKeyFacts, RowFacts, StoredRow};
 
 /// Largest number of rows that one query reads.
@@ -31,6 +34,30 @@ impl From<&Caller> for Owner {
     }
 }
 
+/// A material, and how its rows are sealed.
+#[derive(Clone)]
+pub struct Material {
+    /// `mat_...`
+    pub material_id: String,
+    /// The data key of the rows. `None`: the rows are sealed under the account's key.
+    rows_key: Option<RowsKey>,
+}
+
+impl Material {
+    /// Makes a new material. Returns also the sealed data key for the material's record, if the material gets one.
+    pub fn new(vault: &Vault) -> (Material, Option<Vec<u8>>) {
+        let material_id = ids::random_hex::<16>("mat_").to_string();
+        let (rows_key, secret) = vault.new_rows_key(&material_id).unzip();
+        (Material { material_id, rows_key }, secret)
+    }
+
+    /// Returns the material of a record. `secret`: the sealed data key, if the record has one.
+    pub fn on_record(vault: &Vault, material_id: &str, secret: Option<&[u8]>) -> Result<Material, ApiError> {
+        let rows_key = secret.map(|secret| vault.rows_key(material_id, secret)).transpose()?;
+        Ok(Material { material_id: material_id.to_owned(), rows_key })
+    }
+}
+
 /// A public key that was checked and is now in the vault.
 pub struct PutPublicKey {
     /// The object that holds the public key.
@@ -46,7 +73,7 @@ fn public_key_label(material_id: &str) -> String {
     format!("{material_id} public key")
 }
 
-/// Returns the label under which a row's object is sealed for its account.
+/// Returns the label under which a row's object is sealed under the key of its account.
 fn row_label(material_id: &str, row_index: i64) -> String {
     format!("{material_id} row {row_index}")
 }
@@ -81,7 +108,7 @@ pub async fn put_public_key(
 pub async fn put_row(
     compute: &Compute,
     owner: &Owner,
-    material_id: &str,
+    Material { material_id, rows_key }: &Material,
     row_index: i64,
     (head, facts, bytes): (EvaluationKeyHead, RowFacts, Zeroizing<Vec<u8>>),
 ) -> Result<KeyRowRecord, ApiError> {
@@ -92,8 +119,16 @@ pub async fn put_row(
         message: format!("row {row_index} of the evaluation key: {}", error.message),
         ..error
     })?;
-    let (label, content) = (row_label(material_id, row_index), std::mem::take(&mut *bytes));
-    let object = compute.vault.put(Shelf::Keys, &owner.payer, &owner.account, label, content).await?;
+    let object = match rows_key.clone() {
+        Some(key) => {
+            let seal = move || SealedObject::of_sealed(key.seal_row(row_index, &bytes));
+            compute.vault.put_sealed(Shelf::Keys, &owner.payer, facts.bytes as u64, seal).await?
+        }
+        None => {
+            let (label, content) = (row_label(material_id, row_index), std::mem::take(&mut *bytes));
+            compute.vault.put(Shelf::Keys, &owner.payer, &owner.account, label, content).await?
+        }
+    };
     Ok(KeyRowRecord {
         row_index,
         kind: facts.kind.to_owned(),
@@ -112,11 +147,18 @@ pub async fn put_row(
 pub async fn read_row(
     vault: &Vault,
     owner: &Owner,
-    material_id: &str,
+    Material { material_id, rows_key }: &Material,
     row_index: i64,
     at: (&str, &str),
 ) -> Result<Option<Zeroizing<Vec<u8>>>, ApiError> {
-    vault.read(Shelf::Keys, &owner.payer, &owner.account, row_label(material_id, row_index), at).await
+    let Some(key) = rows_key.clone() else {
+        return vault.read(Shelf::Keys, &owner.payer, &owner.account, row_label(material_id, row_index), at).await;
+    };
+    let open = move |object: SealedObject| {
+        let row = key.open_row(row_index, &object.into_bytes());
+        row.ok_or_else(|| Missing::Failed("a row was changed, or belongs to another key".to_owned()))
+    };
+    vault.read_sealed(Shelf::Keys, &owner.payer, at, open).await
 }
 
 /// Reads the records of all rows of a material, in order.

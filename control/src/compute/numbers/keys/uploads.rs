@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use store::{Added, KeyMaterial, KeyRowRecord, KeyUpload, NewKeyHead, NewKeyMaterial, NewKeyUpload, NewPublicKey};
 
 use super::material::{
-    MaterialDigest, Owner, other_pair, public_key_seed_used, put_public_key, put_row, read_recorded_params,
+    Material, MaterialDigest, Owner, other_pair, public_key_seed_used, put_public_key, put_row, read_recorded_params,
     recorded_params, row_seed_used,
 };
 use super::rows::{Cut, RowCutter, RowOrder};
@@ -85,7 +85,7 @@ pub async fn create(
     });
     let (wanted, params) = checking.await??;
     let now = compute.clock.now();
-    let (upload_id, material_id) = (ids::upload(now), ids::random_hex::<16>("mat_"));
+    let (upload_id, (material, key_secret)) = (ids::upload(now), Material::new(&compute.vault));
     let keys_max = compute.limits.of(caller.plan).encryption_keys;
     let new = NewKeyUpload {
         upload_id: upload_id.as_str(),
@@ -93,9 +93,10 @@ pub async fn create(
         scheme: &wanted.scheme,
         params: &params,
         material: NewKeyMaterial {
-            material_id: &material_id,
+            material_id: &material.material_id,
             account_id: caller.account.as_str(),
             node_id: compute.vault.place(),
+            key_secret: key_secret.as_deref(),
             now: now.0,
         },
         expires_at: now.plus(LIFE).0,
@@ -106,7 +107,7 @@ pub async fn create(
         environment,
         scheme: wanted.scheme.clone(),
         params: params.clone(),
-        material_id: material_id.to_string(),
+        material_id: material.material_id.clone(),
         key_id: None,
         created_at: now.0,
         expires_at: new.expires_at,
@@ -350,6 +351,8 @@ struct Gathering<'c> {
     owner: Owner,
     upload: &'c KeyUpload,
     material: KeyMaterial,
+    /// How the rows are sealed.
+    sealed: Material,
     cutter: RowCutter,
     /// Largest size in bytes that the key may have.
     most: u64,
@@ -384,7 +387,8 @@ impl<'c> Gathering<'c> {
             _ => RowCutter::from_start(),
         };
         let offset = material.eval_key_bytes;
-        Ok(Gathering { compute, owner, upload, material, cutter, most, offset, rows: Vec::new() })
+        let sealed = Material::on_record(&compute.vault, &upload.material_id, material.key_secret.as_deref())?;
+        Ok(Gathering { compute, owner, upload, material, sealed, cutter, most, offset, rows: Vec::new() })
     }
 
     /// Receives the whole body, puts its rows into the vault and records them in batches.
@@ -396,8 +400,8 @@ impl<'c> Gathering<'c> {
                     Cut::Head(bytes) => self.take_head(bytes).await?,
                     Cut::Row(head, facts, bytes) => {
                         let index = self.cutter.order().rows as i64 - 1;
-                        let id = &self.upload.material_id;
-                        self.rows.push(put_row(self.compute, &self.owner, id, index, (head, facts, bytes)).await?);
+                        let row = (head, facts, bytes);
+                        self.rows.push(put_row(self.compute, &self.owner, &self.sealed, index, row).await?);
                         let bytes: i64 = self.rows.iter().map(|row| row.bytes).sum();
                         if bytes >= BATCH_BYTES || self.rows.len() >= BATCH_ROWS {
                             self.flush().await?;
