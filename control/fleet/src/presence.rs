@@ -102,6 +102,12 @@ impl Workers {
         lanes::owner(flow, stays).or_else(|| lanes::owner(flow, of_pool().map(named)))
     }
 
+    /// Returns the workers of a pool that take new flows and read messages of this version.
+    pub fn ready(&self, pool: &str, version: u32, now: Instant) -> impl Iterator<Item = &Presence> {
+        let reads = move |worker: &&Presence| (worker.speaks[0]..=worker.speaks[1]).contains(&version);
+        self.live(now).filter(move |worker| worker.pool == pool && !worker.draining).filter(reads)
+    }
+
     /// Returns the lanes for which a worker is the second. Lanes of workers that are gone count too.
     pub fn seconded_by(&self, worker: &str, pool: &str, now: Instant) -> Vec<String> {
         let of_pool = || self.live(now).filter(|worker| worker.pool == pool);
