@@ -14,8 +14,10 @@ mod frames;
 pub mod internal;
 mod member;
 mod news;
+mod parts;
 mod pending;
 mod session_key;
+mod split;
 mod worker;
 mod worker_keys;
 
