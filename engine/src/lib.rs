@@ -40,7 +40,7 @@ pub use kernels::container;
 pub use kernels::cpu::host_memory_bytes;
 pub use kernels::detect::{self, Choice, PassedOver};
 pub use kernels::tfhe::Gates;
-pub use kernels::tfhe::circuit::{GATES_MAX, PORT_BITS_MAX};
+pub use kernels::tfhe::circuit::{CircuitGroup, GATES_MAX, PORT_BITS_MAX};
 pub use kernels::tfhe::{
     Circuit, CircuitError, EvaluationKey, Gate, GateList, Lwe, LweList, ModSwitch, OperandBlock, Params, ParamsLiteral,
     Place, Plan, Preset, SeededLweList, builtin, fold, mapping, noise,

@@ -17,6 +17,27 @@ pub fn second<'a>(lane: &str, workers: impl Iterator<Item = (&'a str, u32)>) -> 
     owner(lane.as_bytes(), workers.filter(|(worker, _)| *worker != lane))
 }
 
+/// For each worker, this many names are tried in [`apart`].
+const NAMES_A_WORKER: usize = 8;
+
+/// Returns names for parts of a flow's work, each with its owner. No two names have the same owner, and the first name is
+/// the flow's own. Members with the same view choose the same names, so a part comes to a worker that may have its key
+/// already. There may be fewer names than `most`, because a worker of a small weight is hard to hit.
+pub fn apart<'a>(flow: &str, workers: &[(&'a str, u32)], most: usize) -> Vec<(String, &'a str)> {
+    let mut found: Vec<(String, &str)> = Vec::new();
+    for number in 0..NAMES_A_WORKER * workers.len() {
+        if found.len() == most.min(workers.len()) {
+            break;
+        }
+        let name = if number == 0 { flow.to_owned() } else { format!("{flow}-{number}") };
+        let Some(owner) = owner(name.as_bytes(), workers.iter().copied()) else { break };
+        if found.iter().all(|(_, known)| *known != owner) {
+            found.push((name, owner));
+        }
+    }
+    found
+}
+
 /// Returns `-weight / ln(u)`, where `u` in (0, 1) is a hash of both names. A worker wins with a probability in
 /// proportion to its weight.
 fn score(name: &[u8], worker: &str, weight: u32) -> f64 {
@@ -73,6 +94,28 @@ mod tests {
         let inherited = after.iter().zip(&before).filter(|(after, before)| *before == "b" && *after == "a").count();
         let of_b = before.iter().filter(|worker| *worker == "b").count();
         assert!((inherited as f64 / of_b as f64 - 0.5).abs() < 0.03);
+    }
+
+    #[test]
+    fn parts_of_a_flow_have_names_whose_owners_differ() {
+        let workers: Vec<String> = (0..16).map(|number| format!("w{number}")).collect();
+        let all: Vec<(&str, u32)> = workers.iter().map(|worker| (worker.as_str(), 1)).collect();
+        for flow in ["a", "b", "c"] {
+            let named = apart(flow, &all, 8);
+            assert_eq!((named.len(), named[0].0.as_str()), (8, flow));
+            let mut owners: Vec<&str> = named.iter().map(|(_, owner)| *owner).collect();
+            for (name, name_owner) in &named {
+                assert_eq!(owner(name.as_bytes(), all.iter().copied()), Some(*name_owner));
+            }
+            owners.sort_unstable();
+            owners.dedup();
+            assert_eq!(owners.len(), 8);
+            // the order of the workers does not matter, and fewer names are the first of these
+            let reversed: Vec<_> = all.iter().rev().copied().collect();
+            assert_eq!(apart(flow, &reversed, 3), named[..3]);
+        }
+        assert_eq!(apart("a", &all[..2], 8).len(), 2);
+        assert!(apart("a", &[], 8).is_empty());
     }
 
     #[test]

@@ -132,6 +132,11 @@ impl Workers {
         }
     }
 
+    /// Returns the workers of a pool that take new flows and read messages of this version.
+    pub fn ready<'a>(&'a self, pool: &'a str, version: u32, now: Instant) -> impl Iterator<Item = &'a Presence> {
+        self.in_use(pool, now).filter(move |worker| (worker.speaks[0]..=worker.speaks[1]).contains(&version))
+    }
+
     /// Returns the lanes for which a worker is the second. Lanes of workers that are gone count too.
     pub fn seconded_by(&self, worker: &str, pool: &str, now: Instant) -> Vec<String> {
         let used: Vec<_> = self.in_use(pool, now).map(named).collect();

@@ -11,6 +11,7 @@
 //!
 //! This module does no I/O. No text makes it panic or allocate more than a small multiple of the text's length.
 
+mod groups;
 mod mapped;
 mod part;
 mod plan;
@@ -18,7 +19,9 @@ mod reader;
 mod run;
 mod table;
 mod values;
+mod writer;
 
+pub use groups::CircuitGroup;
 pub use plan::Plan;
 pub use run::run_plan;
 pub(in crate::tfhe) use table::Table;

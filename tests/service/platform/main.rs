@@ -26,6 +26,7 @@ mod faults;
 mod fleet;
 mod fleet_keys;
 mod fleet_limits;
+mod fleet_parts;
 mod gate_handles;
 mod generated_keys;
 mod health;

@@ -72,6 +72,31 @@ pub fn chain_result(gates: usize, bits: &[bool]) -> bool {
     })
 }
 
+/// Makes a netlist of one input of [`CHAIN_BITS`] bits and one output of a bit for each chain: so many chains side by side, each
+/// of so many gates. No chain reads a gate of another chain.
+pub fn chains_netlist(chains: usize, gates: usize) -> String {
+    let wire = |gate: usize, chain: usize| CHAIN_BITS + gate * chains + chain;
+    let line = |gate: usize, chain: usize| {
+        let (before, input) =
+            (if gate == 0 { chain } else { wire(gate - 1, chain) }, (7 * gate + 1 + chain) % CHAIN_BITS);
+        format!("2 1 {before} {input} {} {}\n", wire(gate, chain), if gate % 2 == 0 { "AND" } else { "OR" })
+    };
+    let lines = (0..gates).flat_map(|gate| (0..chains).map(move |chain| line(gate, chain)));
+    let count = gates * chains;
+    format!("{count} {}\n1 {CHAIN_BITS}\n1 {chains}\n\n{}", CHAIN_BITS + count, lines.collect::<String>())
+}
+
+/// Returns the output of [`chains_netlist`] for these input bits.
+pub fn chains_result(chains: usize, gates: usize, bits: &[bool]) -> Vec<bool> {
+    let chain = |chain: usize| {
+        (0..gates).fold(bits[chain], |before, gate| {
+            let input = bits[(7 * gate + 1 + chain) % CHAIN_BITS];
+            if gate % 2 == 0 { before && input } else { before || input }
+        })
+    };
+    (0..chains).map(chain).collect()
+}
+
 /// Number of input bits of [`chain_netlist`].
 pub const CHAIN_BITS: usize = 32;
 

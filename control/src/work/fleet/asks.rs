@@ -1,5 +1,7 @@
 //! The workers of a fleet, as an API node asks them.
 
+mod apart;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,6 +22,7 @@ use super::internal::Internal;
 use super::member::Member;
 use super::news::News;
 use super::pace::Pace;
+use super::parts::{PartsList, WithParts};
 use super::pending::Pending;
 use super::popularity::Popularity;
 use super::{OPERATIONS_MAX, POOL};
@@ -65,6 +68,7 @@ struct Shared {
     asker: Arc<Asker>,
     pending: Arc<Pending>,
     popularity: Arc<Popularity>,
+    parts: PartsList,
     internal: Arc<Internal>,
     /// Base URL of this node's internal listener.
     url: String,
@@ -85,10 +89,12 @@ impl Fleet {
         let (keys, checkpoints) = Default::default();
         let internal = Internal { pending: pending.clone(), asker: asker.clone(), keys, checkpoints };
         let internal = Arc::new(internal);
-        let (shapes, pace) = Default::default();
+        let (parts, shapes, pace) = Default::default();
         let shared =
-            Shared { broker, ears, asker, pending, popularity, internal, url, member, plaintexts, shapes, pace };
-        Fleet { shared: Arc::new(shared) }
+            Shared { broker, ears, asker, pending, popularity, parts, internal, url, member, plaintexts, shapes, pace };
+        let fleet = Fleet { shared: Arc::new(shared) };
+        fleet.hear_cancels();
+        fleet
     }
 
     /// Chooses where the internal listener finds keys. Only the first call counts.
@@ -98,7 +104,8 @@ impl Fleet {
 
     /// Chooses where checkpoints of operations are kept. Only the first call counts.
     pub fn keep_checkpoints_in(&self, checkpoints: Arc<dyn Checkpoints>) {
-        self.shared.internal.checkpoints.get_or_init(|| checkpoints);
+        let list = self.shared.parts.clone();
+        self.shared.internal.checkpoints.get_or_init(|| Arc::new(WithParts { checkpoints, list }));
     }
 
     /// Returns the state of the internal listener.
@@ -225,7 +232,7 @@ pub struct ForOperations(pub Fleet);
 
 impl Worker for ForOperations {
     fn ask(&self, work: Work) -> Result<Ending, WorkError> {
-        Ok(self.0.ask_in(Queue::Operations, work))
+        Ok(self.0.ask_one_or_several(Queue::Operations, work))
     }
 
     fn done(&self, id: &OperationId) -> Option<u64> {
@@ -239,16 +246,20 @@ impl Worker for ForOperations {
 
 impl Worker for Fleet {
     fn ask(&self, work: Work) -> Result<Ending, WorkError> {
-        Ok(self.ask_in(Queue::Run, work))
+        Ok(self.ask_one_or_several(Queue::Run, work))
     }
 
     fn done(&self, id: &OperationId) -> Option<u64> {
-        self.shared.asker.done(id.as_str())
+        self.done_of(id)
     }
 
     fn cancel(&self, id: &OperationId) {
-        let (asker, id) = (self.shared.asker.clone(), id.clone());
-        tokio::spawn(async move { asker.cancel(id.as_str()).await });
+        let (asker, ids) = (self.shared.asker.clone(), self.ids_at_workers(id));
+        tokio::spawn(async move {
+            for id in ids {
+                asker.cancel(id.as_str()).await;
+            }
+        });
     }
 }
 
@@ -264,13 +275,14 @@ impl Fleet {
         self.shared.pace.of(bootstraps)
     }
 
-    fn ask_in(&self, queue: Queue, mut work: Work) -> Ending {
+    /// Asks the workers. `flow`: the flow whose owner shall compute the work.
+    fn ask_in(&self, queue: Queue, flow: String, mut work: Work) -> Ending {
         let version = self.shared.asker.version();
         if version < LEAVES_OUT {
             work.results.clear();
         }
         let (shared, id, deadline) = (self.shared.clone(), work.id.clone(), work.deadline);
-        let (flow, units) = (work.key.label(), units(&work.question));
+        let units = units(&work.question);
         let is_circuit = matches!(work.question, Question::Circuit(_));
         shared.popularity.asked(work.key, work.weight);
         let bytes = Bytes::from(write_work(&work));

@@ -13,6 +13,7 @@ use fleet::asker::Asker;
 use fleet::message::{Answer, Word};
 
 use super::access::{Checkpoints, FleetKeys};
+use super::parts::WithParts;
 use super::pending::{Pending, Refused};
 
 /// Largest end of work in bytes: the results of the largest circuit, and a head.
@@ -23,7 +24,7 @@ pub struct Internal {
     pub(super) pending: Arc<Pending>,
     pub(super) asker: Arc<Asker>,
     pub(super) keys: OnceLock<Arc<dyn FleetKeys>>,
-    pub(super) checkpoints: OnceLock<Arc<dyn Checkpoints>>,
+    pub(super) checkpoints: OnceLock<Arc<WithParts>>,
 }
 
 /// Largest checkpoint in bytes: the values between two levels of the largest circuit.
