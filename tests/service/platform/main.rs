@@ -24,6 +24,7 @@ mod external_issuer;
 mod fair_deliveries;
 mod faults;
 mod fleet;
+mod fleet_liars;
 mod fleet_limits;
 mod gate_handles;
 mod generated_keys;
