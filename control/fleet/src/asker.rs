@@ -14,6 +14,7 @@ use crate::asking::{Asking, NotAnswered, Step};
 use crate::broker::{Broker, Heard, Lane, Message, NotPublished, Queue, Topic};
 use crate::member::Ears;
 use crate::message::{Answer, Word, WorkHead, help_for};
+use crate::taking::{DELIVERIES_MAX, OPERATION_DELIVERIES_MAX};
 
 /// Makes the content of a message, for this attempt. A message that carries a token gets another one for each attempt.
 pub type MakeContent = Box<dyn Fn(u32) -> Bytes + Send + Sync>;
@@ -106,7 +107,11 @@ impl Asker {
         let (id, begun) = (asked.id.clone(), Instant::now());
         self.waiting.lock().insert(id.clone(), Waiting { tell, done: None, begun });
         let listed = Listed { asker: self, id };
-        let mut asking = Asking::begin(begun, asked.deadline);
+        let lost_max = match asked.queue {
+            Queue::Run => DELIVERIES_MAX,
+            Queue::Operations => OPERATION_DELIVERIES_MAX,
+        };
+        let mut asking = Asking::begin(begun, asked.deadline, lost_max);
         let answer = self.drive(&asked, &mut asking, &mut hears).await;
         drop(listed);
         // other messages of the same work may still wait
@@ -126,7 +131,7 @@ impl Asker {
             let word = match asking.step(Instant::now()) {
                 Step::GiveUp(why) => return Err(why),
                 Step::Publish { before, attempt } => {
-                    let publishing = self.publish(asked, before.as_ref(), attempt);
+                    let publishing = self.publish(asked, before.as_ref(), attempt, asking.is_for_another());
                     tokio::pin!(publishing);
                     // the answer may come before the broker's word about the message
                     tokio::select! {
@@ -164,11 +169,16 @@ impl Asker {
         asked: &Asked,
         before: Option<&crate::broker::Receipt>,
         attempt: u32,
+        for_another: bool,
     ) -> Result<crate::broker::Receipt, NotPublished> {
         let now = Instant::now();
         let owner = {
             let workers = self.ears.workers.lock();
-            workers.owner(&self.pool, asked.flow.as_bytes(), asked.version, now).map(str::to_owned)
+            let (flow, version) = (asked.flow.as_bytes(), asked.version);
+            let owner = workers.owner(&self.pool, flow, version, now);
+            let another =
+                owner.filter(|_| for_another).and_then(|owner| workers.owner_after(owner, flow, version, now));
+            another.or(owner).map(str::to_owned)
         };
         let worker = owner.ok_or_else(|| NotPublished::Refused("no worker is there".to_owned()))?;
         let left = asked.deadline.saturating_duration_since(now);

@@ -15,6 +15,11 @@ pub const SILENT_AFTER: Duration = Duration::from_millis(2500);
 const RETRY: Duration = Duration::from_millis(100);
 /// Work that no broker takes for this long fails.
 pub const REFUSED_MAX: Duration = Duration::from_secs(2);
+/// The same while the servers of the broker choose a leader. The death of one of three leads to 4 to 6 s without a leader.
+pub const NO_LEADER_MAX: Duration = Duration::from_secs(7);
+
+/// A worker that has the work says so more often than this. If the message is with another worker afterwards, the first one has died.
+const WORD_WITHIN: Duration = Duration::from_millis(1500);
 
 /// The member's next action.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +51,9 @@ pub enum NotAnswered {
     /// The deadline has passed.
     #[error("the deadline has passed")]
     DeadlinePassed,
+    /// As many workers as may try fell silent while they had the work.
+    #[error("the work was not finished by several workers")]
+    NotFinished,
 }
 
 /// Work from its first message to its answer.
@@ -56,17 +64,25 @@ pub struct Asking {
     receipt: Option<Receipt>,
     /// When the lane was last known to have the work, or a worker spoke.
     sign: Instant,
-    /// Since when no broker takes the work, and why.
-    refused: Option<(Instant, String)>,
+    /// Since when no broker takes the work, for how long the member tries, and why the last attempt failed.
+    refused: Option<(Instant, Duration, String)>,
     /// When the next message may be tried.
     publish_at: Option<Instant>,
     help_at: Instant,
     taken: bool,
+    /// When a worker last said that it has the last message.
+    said_at: Option<Instant>,
+    /// Number of workers that fell silent while they had the work, and whose message was no use to the next worker. The broker counts
+    /// those whose message the next worker could use.
+    lost: u64,
+    lost_max: u64,
+    /// Number of messages that were no use.
+    useless: u32,
 }
 
 impl Asking {
-    /// Begins the life of work with this deadline.
-    pub fn begin(now: Instant, deadline: Instant) -> Asking {
+    /// Begins the life of work with this deadline. Work that `lost_max` workers did not finish fails.
+    pub fn begin(now: Instant, deadline: Instant, lost_max: u64) -> Asking {
         Asking {
             begun: now,
             deadline,
@@ -77,7 +93,17 @@ impl Asking {
             publish_at: Some(now),
             help_at: now + HELP_AFTER,
             taken: false,
+            said_at: None,
+            lost: 0,
+            lost_max,
+            useless: 0,
         }
+    }
+
+    /// Whether the next message is for another worker than the owner of the flow, because the owner could not use the last one. The
+    /// owner may lack something that others have, such as the way to the bucket.
+    pub fn is_for_another(&self) -> bool {
+        self.useless % 2 == 1
     }
 
     /// Returns how often the work was published.
@@ -90,9 +116,12 @@ impl Asking {
         if now >= self.deadline {
             return Step::GiveUp(NotAnswered::DeadlinePassed);
         }
-        if let Some((since, cause)) = &self.refused
+        if self.lost >= self.lost_max {
+            return Step::GiveUp(NotAnswered::NotFinished);
+        }
+        if let Some((since, most, cause)) = &self.refused
             && self.receipt.is_none()
-            && now.duration_since(*since) >= REFUSED_MAX
+            && now.duration_since(*since) >= *most
         {
             return Step::GiveUp(NotAnswered::Unavailable(cause.clone()));
         }
@@ -121,6 +150,7 @@ impl Asking {
                 (self.taken, self.help_at) = (false, now);
                 if self.receipt.as_ref() != Some(&receipt) {
                     self.attempts += 1;
+                    self.said_at = None;
                     self.help_at = now + HELP_AFTER;
                 }
                 (self.receipt, self.refused, self.publish_at, self.sign) = (Some(receipt), None, None, now);
@@ -129,8 +159,10 @@ impl Asking {
             // an earlier message may still be answered
             Err(NotPublished::FlowFull) if self.attempts == 0 => Err(NotAnswered::FlowFull),
             Err(error) => {
-                let (since, _) = self.refused.take().unwrap_or((now, String::new()));
-                self.refused = Some((since, error.to_string()));
+                let (since, before, _) = self.refused.take().unwrap_or((now, REFUSED_MAX, String::new()));
+                // a new leader may be silent for a moment
+                let most = if let NotPublished::NoLeader(_) = error { NO_LEADER_MAX } else { before };
+                self.refused = Some((since, most, error.to_string()));
                 self.publish_at = Some(now + RETRY);
                 Ok(())
             }
@@ -139,7 +171,7 @@ impl Asking {
 
     /// Notes that a worker has the work.
     pub fn runs(&mut self, now: Instant) {
-        (self.taken, self.sign) = (true, now);
+        (self.taken, self.sign, self.said_at) = (true, now, Some(now));
         // a worker that has the work needs no further message
         if self.receipt.is_some() {
             self.publish_at = None;
@@ -150,6 +182,8 @@ impl Asking {
     pub fn again(&mut self, attempt: u32, now: Instant) {
         if attempt == self.attempts {
             (self.receipt, self.taken, self.publish_at) = (None, false, Some(now));
+            self.lost += u64::from(self.said_at.take().is_some_and(|at| now.duration_since(at) > WORD_WITHIN));
+            self.useless += 1;
             // a refusal from before says nothing about the broker of now
             self.refused = None;
         }
@@ -172,8 +206,10 @@ mod tests {
 
     fn begin() -> (Asking, Instant) {
         let now = Instant::now();
-        (Asking::begin(now, now + Duration::from_secs(60)), now)
+        (Asking::begin(now, now + Duration::from_secs(60), LOST_MAX), now)
     }
+
+    const LOST_MAX: u64 = 3;
 
     const fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
@@ -228,6 +264,32 @@ mod tests {
     }
 
     #[test]
+    fn work_whose_workers_fall_silent_fails_although_each_message_was_no_use_to_the_next() {
+        let (mut asking, mut now) = begin();
+        for _ in 0..LOST_MAX {
+            // a worker that lives and cannot use the message says so at once, a worker that dies says nothing
+            for later in [ms(500), ms(15_000)] {
+                let Step::Publish { attempt, .. } = asking.step(now) else { panic!("the work goes on") };
+                asking.published(Ok(receipt(u64::from(attempt))), now).unwrap();
+                asking.runs(now);
+                now += later;
+                asking.again(attempt, now);
+            }
+        }
+        assert_eq!(asking.step(now), Step::GiveUp(NotAnswered::NotFinished));
+    }
+
+    #[test]
+    fn a_message_that_was_no_use_is_for_another_worker_and_the_next_one_for_the_owner() {
+        let (mut asking, now) = begin();
+        for attempt in 1..5 {
+            assert_eq!(asking.is_for_another(), attempt % 2 == 0);
+            asking.published(Ok(receipt(u64::from(attempt))), now).unwrap();
+            asking.again(attempt, now);
+        }
+    }
+
+    #[test]
     fn a_refusal_from_before_does_not_end_work_whose_message_was_no_use() {
         let (mut asking, now) = begin();
         asking.published(Ok(receipt(1)), now).unwrap();
@@ -241,18 +303,22 @@ mod tests {
 
     #[test]
     fn a_fleet_that_takes_nothing_is_given_up_after_two_seconds_and_a_full_flow_at_once() {
-        let (mut asking, now) = begin();
-        let refused = || Err(NotPublished::Refused("away".to_owned()));
-        let mut at = now;
-        loop {
-            match asking.step(at) {
-                Step::Publish { .. } => asking.published(refused(), at).unwrap(),
-                Step::Wait(until) => at = until,
-                Step::GiveUp(why) => break assert!(matches!(why, NotAnswered::Unavailable(_))),
-                Step::Help(_) => panic!("nothing was published"),
+        // a broker that chooses a leader gets more time
+        for (error, most) in
+            [(NotPublished::Refused as fn(_) -> _, REFUSED_MAX), (NotPublished::NoLeader, NO_LEADER_MAX)]
+        {
+            let (mut asking, now) = begin();
+            let mut at = now;
+            loop {
+                match asking.step(at) {
+                    Step::Publish { .. } => asking.published(Err(error("away".to_owned())), at).unwrap(),
+                    Step::Wait(until) => at = until,
+                    Step::GiveUp(why) => break assert!(matches!(why, NotAnswered::Unavailable(_))),
+                    Step::Help(_) => panic!("nothing was published"),
+                }
             }
+            assert!((most..most + ms(200)).contains(&at.duration_since(now)));
         }
-        assert!((REFUSED_MAX..REFUSED_MAX + ms(200)).contains(&at.duration_since(now)));
         let (mut asking, now) = begin();
         assert_eq!(asking.published(Err(NotPublished::FlowFull), now), Err(NotAnswered::FlowFull));
     }

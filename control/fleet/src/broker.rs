@@ -93,6 +93,9 @@ pub enum NotPublished {
     /// The broker has no room, or does not answer.
     #[error("the broker did not take the message: {0}")]
     Refused(String),
+    /// The broker is there, and its servers have not agreed yet which of them leads the queue.
+    #[error("no server of the broker leads the queue: {0}")]
+    NoLeader(String),
 }
 
 /// The broker did not answer.

@@ -16,8 +16,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, PriorityPolicy, pull};
-use async_nats::jetstream::context::PublishErrorKind;
+use async_nats::jetstream::context::{CreateStreamError, CreateStreamErrorKind, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::{self, DiscardPolicy, RetentionPolicy, StorageType};
 use async_nats::jetstream::{self, Context};
@@ -34,6 +35,10 @@ use crate::broker::{
 
 /// Longest time for the broker's answer to one call.
 const ANSWER_WAIT: Duration = Duration::from_secs(2);
+/// The same for calls that make streams and consumers again. While the servers choose a leader, calls are lost.
+const LEADERLESS_WAIT: Duration = Duration::from_millis(500);
+/// Time for the removal of a stream whose only server is away. No server confirms it.
+const REMOVAL_WAIT: Duration = Duration::from_millis(200);
 /// Longest time between two attempts to connect.
 const RECONNECT_WAIT: Duration = Duration::from_millis(500);
 /// The broker removes a lane's consumer after this time without pulls.
@@ -73,6 +78,8 @@ pub struct NatsBroker {
     config: NatsConfig,
     client: Client,
     streams: Context,
+    /// Held while a stream is made.
+    making: tokio::sync::Mutex<()>,
     consumers: Mutex<HashMap<Lane, Consumer<pull::Config>>>,
     /// Counts lost connections. A pull ends with its connection, because the server forgets it.
     lost: watch::Receiver<u64>,
@@ -129,7 +136,8 @@ impl NatsBroker {
         let client = options.connect(config.servers.clone()).await.map_err(unreachable)?;
         let mut streams = jetstream::new(client.clone());
         streams.set_timeout(ANSWER_WAIT);
-        let broker = NatsBroker { client, streams, consumers: Mutex::default(), lost, heard_at, config };
+        let (making, consumers) = Default::default();
+        let broker = NatsBroker { client, streams, making, consumers, lost, heard_at, config };
         let fleet = &broker.config.fleet;
         // only a member that asks hears answers: a worker may not listen to them
         if broker.config.makes_streams {
@@ -173,13 +181,12 @@ impl NatsBroker {
         format!("{}.{}.{}.{}", self.config.fleet, lane.queue.name(), lane.pool, lane.worker)
     }
 
-    /// Makes the stream of a queue, unless the stream exists.
-    async fn make_stream(&self, queue: Queue) -> Result<(), Unreachable> {
+    fn stream_config(&self, queue: Queue) -> stream::Config {
         let (storage, num_replicas, max_age) = match queue {
             Queue::Run => (StorageType::Memory, self.config.run_replicas, QUEUE_AGE),
             Queue::Operations => (StorageType::File, self.config.operations_replicas, QUEUE_AGE_OPERATIONS),
         };
-        let config = stream::Config {
+        stream::Config {
             name: self.stream_name(queue),
             subjects: vec![format!("{}.{}.>", self.config.fleet, queue.name())],
             retention: RetentionPolicy::WorkQueue,
@@ -194,8 +201,37 @@ impl NatsBroker {
             max_message_size: (MESSAGE_BYTES_MAX + (4 << 10)) as i32,
             allow_message_ttl: true,
             ..stream::Config::default()
-        };
-        self.streams.get_or_create_stream(config).await.map(drop).map_err(unreachable)
+        }
+    }
+
+    /// Makes the stream of a queue, unless the stream exists.
+    async fn make_stream(&self, queue: Queue) -> Result<(), Unreachable> {
+        self.streams.get_or_create_stream(self.stream_config(queue)).await.map(drop).map_err(unreachable)
+    }
+
+    fn impatient(&self) -> Context {
+        let mut streams = self.streams.clone();
+        streams.set_timeout(LEADERLESS_WAIT);
+        streams
+    }
+
+    /// Makes a stream that takes no messages, because it is gone or no server leads it. A stream whose only server is away is made
+    /// anew on another server. API nodes publish the messages that were in it again.
+    async fn make_stream_again(&self, queue: Queue) -> Result<(), CreateStreamError> {
+        let (config, streams) = (self.stream_config(queue), self.impatient());
+        // one call at a time, so that no call removes the stream that another one has just made
+        let _alone = self.making.lock().await;
+        match streams.get_or_create_stream(config.clone()).await {
+            Err(error) if is_leaderless(&error) && config.num_replicas == 1 => {
+                let _ = tokio::time::timeout(REMOVAL_WAIT, streams.delete_stream(&config.name)).await;
+                match streams.create_stream(config).await {
+                    // the call was lost, or another API node has made the stream
+                    Err(error) if has_code(&error, ErrorCode::STREAM_NAME_EXIST) => Ok(()),
+                    made => made.map(drop),
+                }
+            }
+            made => made.map(drop),
+        }
     }
 
     /// Returns the consumer of a lane, which is made if this member has not made it yet.
@@ -217,7 +253,7 @@ impl NatsBroker {
             ..pull::Config::default()
         };
         let stream = self.stream_name(lane.queue);
-        let made = self.streams.create_consumer_on_stream(config, stream).await.map_err(unreachable)?;
+        let made = self.impatient().create_consumer_on_stream(config, stream).await.map_err(unreachable)?;
         self.consumers.lock().insert(lane.clone(), made.clone());
         Ok(made)
     }
@@ -240,9 +276,15 @@ impl NatsBroker {
                 },
                 Err(error) => error,
             };
-            if error.kind() == PublishErrorKind::StreamNotFound && std::mem::take(&mut makes_stream) {
-                self.make_stream(message.lane.queue).await.map_err(|error| NotPublished::Refused(error.0))?;
-                continue;
+            if error.kind() == PublishErrorKind::StreamNotFound && self.config.makes_streams {
+                if !std::mem::take(&mut makes_stream) {
+                    return Err(NotPublished::NoLeader(error.to_string()));
+                }
+                match self.make_stream_again(message.lane.queue).await {
+                    Ok(()) => continue,
+                    Err(error) if is_leaderless(&error) => return Err(NotPublished::NoLeader(error.to_string())),
+                    Err(error) => return Err(NotPublished::Refused(error.to_string())),
+                }
             }
             let text = error.to_string();
             // the code of this refusal is that of any store that failed, so the text tells it. The conformance suite notices
@@ -353,6 +395,16 @@ impl Broker for NatsBroker {
     fn heard_at(&self) -> Instant {
         *self.heard_at.lock()
     }
+}
+
+/// Whether no server leads a stream, or all streams.
+fn is_leaderless(error: &CreateStreamError) -> bool {
+    let codes = [ErrorCode::CLUSTER_NOT_AVAILABLE, ErrorCode::CLUSTER_NOT_LEADER];
+    matches!(error.kind(), CreateStreamErrorKind::TimedOut) || codes.into_iter().any(|code| has_code(error, code))
+}
+
+fn has_code(error: &CreateStreamError, code: ErrorCode) -> bool {
+    matches!(error.kind(), CreateStreamErrorKind::JetStream(error) if error.error_code() == code)
 }
 
 fn unreachable(error: impl ToString) -> Unreachable {

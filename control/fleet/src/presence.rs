@@ -137,6 +137,14 @@ impl Workers {
         self.in_use(pool, now).filter(move |worker| (worker.speaks[0]..=worker.speaks[1]).contains(&version))
     }
 
+    /// Returns the worker that would own a flow if its owner were not there. See [`Workers::owner`].
+    pub fn owner_after(&self, owner: &str, flow: &[u8], version: u32, now: Instant) -> Option<&str> {
+        let pool = &self.heard.get(owner)?.0.pool;
+        let reads = |worker: &&Presence| (worker.speaks[0]..=worker.speaks[1]).contains(&version);
+        let others = self.live(now).filter(|worker| worker.pool == *pool && worker.worker != owner && !worker.draining);
+        lanes::owner(flow, others.filter(reads).map(named))
+    }
+
     /// Returns the lanes for which a worker is the second. Lanes of workers that are gone count too.
     pub fn seconded_by(&self, worker: &str, pool: &str, now: Instant) -> Vec<String> {
         let used: Vec<_> = self.in_use(pool, now).map(named).collect();
@@ -220,6 +228,9 @@ mod tests {
             assert_eq!(workers.owner("default", &[flow], 1, now), Some("stays"));
         }
         assert_eq!(workers.owner("default", b"flow", 0, now), Some("old"));
+        // no other worker of the pool stays and reads the message
+        assert_eq!(workers.owner_after("stays", b"flow", 1, now), None);
+        assert_eq!(workers.owner_after("drains", b"flow", 1, now), Some("stays"));
         // the lanes of both other workers have a second that stays
         let seconds = ["stays", "old"].map(|worker| workers.seconded_by(worker, "default", now));
         assert!(seconds[0].contains(&"old".to_owned()) && seconds[1].contains(&"stays".to_owned()));

@@ -24,8 +24,9 @@ use crate::taking::{DELIVERIES_MAX, OPERATION_DELIVERIES_MAX, Take, Taking, give
 /// The second's lanes are pulled when the own lane has been empty for this long. At load 0.8 a lane is rarely empty for
 /// 20 ms, so seconds would help too late.
 pub const OWN_EMPTY: Duration = Duration::from_millis(5);
-/// Longest time of one pull of the own lane, of a lane as its second, and of a lane that needs help.
-const OWN_WAIT: Duration = Duration::from_secs(5);
+/// Longest time of one pull of the own lane, of a lane as its second, and of a lane that needs help. A pull at a server of the broker
+/// that dies hears nothing more, so the own lane is not pulled for this time.
+const OWN_WAIT: Duration = Duration::from_secs(2);
 const SECOND_WAIT: Duration = Duration::from_millis(100);
 const HELP_WAIT: Duration = Duration::from_millis(20);
 /// A broker that does not answer is asked again after this time.

@@ -215,7 +215,7 @@ async fn a_broker_that_lost_its_streams_takes_messages_again() {
     let Members { one, other, .. } = nats(&server).await;
     let lost = message("w", "f", "1");
     let receipt = one.publish(&lost, None).await.unwrap();
-    server.delete_streams().await;
+    server.delete_streams_as("api").await;
     let again = one.publish(&lost, Some(&receipt)).await.unwrap();
     let asked = Instant::now();
     loop {
@@ -238,6 +238,7 @@ async fn a_worker_s_credentials_publish_no_work() {
     api.publish(&message("w", "f", "1"), None).await.unwrap();
     let refused = worker.publish(&message("w", "f", "forged"), None).await;
     assert!(matches!(refused, Err(NotPublished::Refused(_))), "{refused:?}");
+    server.delete_streams_as("worker").await;
     // everything that a worker's work needs is allowed
     let delivery = worker.pull(&lane("w"), Rank::Owner, SOON).await.unwrap().unwrap();
     assert_eq!(&delivery.content[..], b"1");

@@ -13,7 +13,7 @@ use fleet::broker::{Broker, FLOW_MESSAGES_MAX, Heard, Lane, Message, Queue, Rank
 use fleet::lanes;
 use fleet::local::LocalBroker;
 use fleet::member::Ears;
-use fleet::message::WorkHead;
+use fleet::message::{Answer, Word, WorkHead};
 use fleet::presence::{Load, Presence, SPEAKS};
 use fleet::serving::{Handled, Handler, Handling, RoomMax, Serving, Taken};
 use parking_lot::Mutex;
@@ -317,9 +317,7 @@ async fn a_drained_worker_ends_its_work_and_takes_nothing_new() {
     assert_eq!(text(held.await.unwrap()).unwrap(), "hold by a");
     assert!(drained.await.unwrap());
     // a message of a member that has not heard of the end is for the other worker
-    let (member, id, left) = ("late".to_owned(), "3".to_owned(), LONG);
-    let head = WorkHead { version: SPEAKS[1], id, attempt: 1, member, left_ms: 10_000, units: 1 };
-    let message = Message { lane: lane("a"), flow, content: head.write(b"echo 3"), left };
+    let message = Message { lane: lane("a"), flow, content: head("3", "late").write(b"echo 3"), left: LONG };
     let heard = Arc::new(Mutex::new(Vec::new()));
     let hears = heard.clone();
     let late = broker.connect("late", Arc::new(move |what| hears.lock().push(what)));
@@ -452,4 +450,99 @@ async fn work_whose_handler_panics_comes_again() {
     assert_eq!(node.ask("1", "flow", "panic 1").await.unwrap(), "panic 1 by a");
     assert_eq!(fake.begun("1"), 2);
     until(|| serving.running() == 0).await;
+}
+
+/// Returns the head of the first message of some work.
+fn head(id: &str, member: &str) -> WorkHead {
+    let (id, member) = (id.to_owned(), member.to_owned());
+    WorkHead { version: SPEAKS[1], id, attempt: 1, member, left_ms: 10_000, units: 1 }
+}
+
+/// Puts bytes into the lane of a worker.
+async fn put(member: &dyn Broker, worker: &str, content: Bytes) {
+    let message = Message { lane: lane(worker), flow: "flow".to_owned(), content, left: LONG };
+    member.publish(&message, None).await.unwrap();
+}
+
+#[tokio::test]
+async fn messages_that_are_no_work_leave_the_lane_and_others_are_answered() {
+    let broker = LocalBroker::default();
+    let (node, (fake, serving)) = (node(&broker), worker(&broker, "a", NARROW));
+    node.hears(1).await;
+    let forger = broker.connect("forger", Arc::new(|_| ()));
+    let whole = head("forged", "node").write(b"echo 1");
+    let of_version = |version| WorkHead { version, ..head("forged", "node") }.write(b"echo 1");
+    let forged = [
+        Bytes::new(),
+        Bytes::from_static(b"no work"),
+        whole.slice(..whole.len() / 2),
+        of_version(SPEAKS[0] - 1),
+        of_version(SPEAKS[1] + 1),
+        head("forged", "node.of.another.subject").write(b"echo 1"),
+        head("", "node").write(b"echo 1"),
+        WorkHead { left_ms: u64::MAX, ..head("forged", "node") }.write(b"echo 1"),
+    ];
+    for content in forged {
+        put(&forger, "a", content).await;
+    }
+    assert_eq!(node.ask("1", &node.flow_of("a"), "echo 1").await.unwrap(), "echo 1 by a");
+    assert!(forger.pull(&lane("a"), Rank::Second, ms(100)).await.unwrap().is_none());
+    assert_eq!((fake.begun("forged"), serving.running()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_message_that_is_repeated_is_computed_once_and_answered_each_time() {
+    let broker = LocalBroker::default();
+    let (fake, _serving) = worker(&broker, "a", ROOM);
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let hears = heard.clone();
+    let member = broker.connect("member", Arc::new(move |what| hears.lock().push(what)));
+    let ends = || {
+        let heard = heard.lock();
+        let answers = heard.iter().filter_map(|heard| match heard {
+            Heard::Answer(bytes) => Some(Answer::read(bytes.clone()).unwrap()),
+            Heard::Told(..) => None,
+        });
+        answers.filter(|answer| matches!(answer.word, Word::Ended(_))).collect::<Vec<_>>()
+    };
+    for times in 1..=3 {
+        put(&member, "a", head("1", "member").write(b"echo 1")).await;
+        until(|| ends().len() == times).await;
+    }
+    let word = Word::Ended(Bytes::from_static(b"echo 1 by a"));
+    assert_eq!(ends(), vec![Answer { id: "1".to_owned(), word }; 3]);
+    assert_eq!(fake.begun("1"), 1);
+}
+
+#[tokio::test]
+async fn forged_words_to_members_change_nothing() {
+    let broker = LocalBroker::default();
+    let (node, (fake, _serving)) = (node(&broker), worker(&broker, "a", ROOM));
+    node.hears(1).await;
+    let asked = node.asking("1", &node.flow_of("a"), "hold");
+    fake.until_begun("1").await;
+    let forger = broker.connect("forger", Arc::new(|_| ()));
+    let answer = |id: &str, word| Answer { id: id.to_owned(), word }.write();
+    let runs = answer("1", Word::Runs(u64::MAX));
+    for content in [
+        Bytes::new(),
+        Bytes::from_static(b"no answer"),
+        runs.slice(..runs.len() - 1),
+        answer("2", Word::Ended(Bytes::from_static(b"forged"))),
+        // an attempt that was not made
+        answer("1", Word::Again(99)),
+    ] {
+        forger.answer("node", content).await.unwrap();
+    }
+    for topic in Topic::ALL {
+        for content in [&b""[..], b"\xff\xfe", b"{}", b"ops.", b"a.b", b"another"] {
+            forger.tell(topic, Bytes::from_static(content)).await.unwrap();
+        }
+    }
+    assert!(!asked.is_finished());
+    fake.release.notify_one();
+    assert_eq!(text(asked.await.unwrap()).unwrap(), "hold by a");
+    let counts = &node.asker.counts;
+    assert_eq!((counts.repeated.load(Ordering::Relaxed), fake.begun("1")), (0, 1));
+    assert_eq!(node.ears.workers.lock().live(Instant::now()).count(), 1);
 }

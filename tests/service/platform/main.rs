@@ -25,6 +25,7 @@ mod fair_deliveries;
 mod faults;
 mod fleet;
 mod fleet_keys;
+mod fleet_liars;
 mod fleet_limits;
 mod fleet_parts;
 mod gate_handles;

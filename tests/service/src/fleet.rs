@@ -1,6 +1,6 @@
 //! Fleets in this process, for tests: API nodes on one PostgreSQL database, workers, a broker and a bucket.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -23,15 +23,25 @@ use crate::server::TestServer;
 /// The secret of the API nodes.
 const SECRET: [u8; 32] = [7; 32];
 
-/// Starts a server, prints `ready`, and ends the server when the input closes, so that no server outlives its test.
+/// Starts a server, prints `ready`, and ends the server when the input closes, so that no server outlives its test. A small disk is
+/// a file system in memory, which only the server has. The limits let the server make the streams on a small disk, too.
 const SCRIPT: &str = r#"
-    nats-server --addr 127.0.0.1 --port "$2" --jetstream --store_dir "$1" 2>"$1/log" &
+    folder=$1 port=$2 disk=$3
+    shift 3
+    mkdir -p "$folder/data"
+    echo "jetstream { max_file_store: 64GB, max_memory_store: 64GB }" >"$folder/settings"
+    start='[ -z "$0" ] || mount -t tmpfs -o size="$0" tmpfs "$1" || exit; shift; exec nats-server "$@"'
+    ${disk:+unshare --user --map-root-user --mount} sh -c "$start" "$disk" "$folder/data" \
+        --config "$folder/settings" --addr 127.0.0.1 --port "$port" --store_dir "$folder/data" "$@" 2>"$folder/log" &
     server=$!
-    until grep -qs "Server is ready" "$1/log"; do kill -0 "$server" || exit 1; done
+    until grep -qs "Server is ready" "$folder/log"; do kill -0 "$server" || exit 1; done
     echo "ready $server"
     cat >/dev/null
     kill -KILL "$server"
 "#;
+
+/// Bytes of a small disk.
+const SMALL_DISK: usize = 8 << 20;
 
 /// A NATS server with JetStream.
 pub struct Nats {
@@ -40,22 +50,55 @@ pub struct Nats {
     /// The process id of the server.
     server: u32,
     port: u16,
+    /// The size of its disk, or nothing for the disk of the machine.
+    disk: String,
+    /// Further arguments.
+    arguments: Vec<String>,
 }
 
 impl Nats {
     /// Starts a server. On a machine without `nats-server` 2.12 or newer, prints a line and returns `None`, or panics if
     /// `TEST_NATS` requires the server.
     pub fn start() -> Option<Nats> {
-        if !has_server() {
-            let asked_for = std::env::var("TEST_NATS").is_ok_and(|wanted| wanted == "required");
-            assert!(!asked_for, "there is no nats-server of version 2.12 or newer");
-            println!("not tried: there is no nats-server of version 2.12 or newer (.ci/requirements.txt)");
+        has_server_or_say().then(|| Nats::with(free_port(), String::new(), Vec::new()))
+    }
+
+    /// Starts a server whose disk [`Nats::fill_disk`] fills. Prints a line and returns `None` on a machine without
+    /// `nats-server`, or where this user cannot make a file system.
+    pub fn with_small_disk() -> Option<Nats> {
+        if !has_server_or_say() {
             return None;
         }
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
+        let mounts = "mount -t tmpfs -o size=1m tmpfs /tmp";
+        let tried = Command::new("unshare").args(["--user", "--map-root-user", "--mount", "sh", "-c", mounts]).output();
+        if !tried.is_ok_and(|tried| tried.status.success()) {
+            println!("not tried: this user cannot make a small disk (unshare, mount)");
+            return None;
+        }
+        Some(Nats::with(free_port(), SMALL_DISK.to_string(), Vec::new()))
+    }
+
+    /// Starts three servers that are one broker. See [`Nats::start`] for machines without `nats-server`.
+    pub fn start_three() -> Option<Vec<Nats>> {
+        if !has_server_or_say() {
+            return None;
+        }
+        let (ports, routes) = ([(); 3].map(|()| free_port()), [(); 3].map(|()| free_port()));
+        let server = |at: usize| {
+            let route = |port: &u16| format!("nats://127.0.0.1:{port}");
+            let others: Vec<String> = routes.iter().filter(|port| **port != routes[at]).map(route).collect();
+            let cluster = ["--cluster_name", "ango", "--cluster"].map(str::to_owned);
+            let name = ["--server_name".to_owned(), format!("broker-{at}")];
+            let routes = [route(&routes[at]), "--routes".to_owned(), others.join(",")];
+            Nats::with(ports[at], String::new(), [&name[..], &cluster, &routes].concat())
+        };
+        Some((0..3).map(server).collect())
+    }
+
+    fn with(port: u16, disk: String, arguments: Vec<String>) -> Nats {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let (process, server) = spawn(&folder, port);
-        Some(Nats { folder, process, server, port })
+        let (process, server) = spawn(&folder, port, &disk, &arguments);
+        Nats { folder, process, server, port, disk, arguments }
     }
 
     /// Returns the server's address.
@@ -70,17 +113,27 @@ impl Nats {
         let _ = self.process.wait();
     }
 
-    /// Starts the server again, with what its disk has.
+    /// Starts the server again, with what its disk has. A small disk is empty then.
     pub fn start_again(&mut self) {
         self.kill();
-        (self.process, self.server) = spawn(&self.folder, self.port);
+        (self.process, self.server) = spawn(&self.folder, self.port, &self.disk, &self.arguments);
     }
 
     /// Starts the server again without anything that it had.
     pub fn start_anew(&mut self) {
         self.kill();
         self.folder = tempfile::tempdir().expect("a temporary folder");
-        (self.process, self.server) = spawn(&self.folder, self.port);
+        (self.process, self.server) = spawn(&self.folder, self.port, &self.disk, &self.arguments);
+    }
+
+    /// Fills the small disk of the server.
+    pub fn fill_disk(&self) {
+        let path = format!("/proc/{}/root{}/data/fill", self.server, self.folder.path().display());
+        let mut file = std::fs::File::create(path).expect("the server's disk takes a file");
+        let chunk = vec![0; 64 << 10];
+        // a bound, so that a mistake does not fill the disk of the machine
+        let filled = (0..2 * SMALL_DISK / chunk.len()).any(|_| file.write_all(&chunk).is_err());
+        assert!(filled, "the disk is full");
     }
 
     /// Returns the process id of the server.
@@ -89,12 +142,18 @@ impl Nats {
     }
 }
 
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port()
+}
+
 /// Starts a server. Returns the script that ends it, and the server's process id.
-fn spawn(folder: &TempDir, port: u16) -> (Child, u32) {
+fn spawn(folder: &TempDir, port: u16, disk: &str, arguments: &[String]) -> (Child, u32) {
     let mut process = Command::new("sh")
         .args(["-c", SCRIPT, "nats"])
         .arg(folder.path())
         .arg(port.to_string())
+        .arg(disk)
+        .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -110,6 +169,16 @@ impl Drop for Nats {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+fn has_server_or_say() -> bool {
+    if has_server() {
+        return true;
+    }
+    let asked_for = std::env::var("TEST_NATS").is_ok_and(|wanted| wanted == "required");
+    assert!(!asked_for, "there is no nats-server of version 2.12 or newer");
+    println!("not tried: there is no nats-server of version 2.12 or newer (.ci/requirements.txt)");
+    false
 }
 
 fn has_server() -> bool {
@@ -145,8 +214,10 @@ pub struct Fleet {
 /// The settings that all members of a fleet share.
 #[derive(Clone)]
 pub struct Member {
-    broker: String,
-    name: String,
+    /// The addresses of the broker's servers, separated by commas.
+    pub broker: String,
+    /// The fleet's name.
+    pub name: String,
     bucket: BucketConfig,
     /// The worker setting `ANGO_CHECKPOINT_S`.
     pub checkpoint_period: Duration,

@@ -137,21 +137,12 @@ on_both! {
 
     async fn the_fleet_holds_the_reservations_of_the_line_until_their_operations_end(store: Store) {
         store.insert_api_key(&key(&[1; 32], "ak_1", "acct_1")).await.unwrap();
-        let reserve = async |transfer_id: &str| {
-            let new = NewReservation {
-                transfer_id: transfer_id.to_owned(),
-                account_id: "acct_1".to_owned(),
-                node_id: "node_1".to_owned(),
-                month: 24_000,
-                usd_milli_jpy: 1,
-                created_at: 1,
-                wanted: Wanted::MilliYen(5),
-            };
-            assert!(matches!(store.reserve(new).await.unwrap(), Reserved::Made(_)));
-        };
+        let new = reservation("t_1", "acct_1", Wanted::MilliYen(5));
+        assert!(matches!(store.reserve(new).await.unwrap(), Reserved::Made(_)));
         let paid = |op: &str, transfer: &str| in_line(NewWaiting { transfer_id: Some(transfer.to_owned()), ..waiting(op, "acct_1") });
-        reserve("t_1").await;
         store.submit(paid("op_1", "t_1")).await.unwrap();
+        let findings = async || store.audit_ledger(100).await.unwrap().findings;
+        assert_eq!(findings().await, []);
         // neither the end nor the silence of the node that accepted the operation gives the reservation back
         assert!(store.reservations_of_node("node_1", "", 9).await.unwrap().is_empty());
         assert!(store.forsaken_reservations("node_2", 1000, 9).await.unwrap().is_empty());
@@ -163,6 +154,7 @@ on_both! {
         assert_eq!(store.reservations_without_operation(9).await.unwrap(), [("t_1".to_owned(), "acct_1".to_owned())]);
         store.void_reservation("t_1", "acct_1", 2).await.unwrap();
         assert!(store.reservations_without_operation(9).await.unwrap().is_empty());
+        assert_eq!(findings().await, []);
     }
 
     async fn values_of_a_session_of_a_fleet_are_bounded_and_end_with_the_session(store: Store) {

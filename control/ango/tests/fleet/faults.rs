@@ -10,10 +10,11 @@ use serde_json::json;
 use tests_service::gates::{CHAIN_BITS, CIRCUITS, OPERATIONS, base64, bytes, chain_netlist, chain_result};
 use tests_service::http::Request;
 use tests_service::keys;
-use tests_service::node::{Node, until};
+use tests_service::node::until;
 
 use crate::load::Load;
-use crate::place::{Place, open_session, signal, signal_process};
+use crate::place::{Linked, Links, Place, To, gauge, open_session, signal, signal_process};
+use crate::relay::Link;
 
 /// Number of faults in a schedule.
 const FAULTS: usize = 20;
@@ -23,6 +24,11 @@ const GATES_BETWEEN: u64 = 6;
 const OPERATION_GATES: usize = 30;
 /// A process is stopped for this long, beyond every lease of a request.
 const SLEEP: Duration = Duration::from_secs(3);
+
+/// A link is changed for this long.
+const LINK_CHANGED: Duration = Duration::from_secs(2);
+/// The same for the link of a worker to the broker: beyond the time after which the worker overwrites its keys.
+const UNHEARD: Duration = Duration::from_secs(5);
 
 /// Something that happens to a fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +43,15 @@ enum Fault {
     BrokerSleeps,
     BrokerForgetsAll,
     StoreSleeps,
+    /// The link of one worker.
+    WorkerLink(To, Link),
+    /// The link of one API node.
+    ApiLink(To, Link),
+    /// All connections to the database end, and for a while there are no new ones.
+    DatabaseLost,
 }
 
-const ALL: [Fault; 10] = [
+const ALL: [Fault; 25] = [
     Fault::WorkerKilled,
     Fault::ApiKilled,
     Fault::BrokerRestarted,
@@ -50,17 +62,33 @@ const ALL: [Fault; 10] = [
     Fault::ApiSleeps,
     Fault::BrokerSleeps,
     Fault::ApiLeaves,
+    Fault::DatabaseLost,
+    Fault::WorkerLink(To::Broker, Link::Cut),
+    Fault::WorkerLink(To::Broker, Link::Stalled),
+    Fault::WorkerLink(To::Broker, Link::Slow),
+    Fault::WorkerLink(To::Store, Link::Cut),
+    Fault::WorkerLink(To::Store, Link::Failing),
+    Fault::ApiLink(To::Broker, Link::Cut),
+    Fault::ApiLink(To::Broker, Link::Stalled),
+    Fault::ApiLink(To::Broker, Link::Slow),
+    Fault::ApiLink(To::Store, Link::Cut),
+    Fault::ApiLink(To::Store, Link::Failing),
+    Fault::ApiLink(To::Database, Link::Cut),
+    Fault::ApiLink(To::Database, Link::Stalled),
+    Fault::ApiLink(To::Internal, Link::Cut),
+    Fault::ApiLink(To::Internal, Link::Failing),
 ];
 
-/// Returns a schedule: each kind of fault as often as the others, in an order that the seed chooses.
+/// Returns a schedule: faults that the seed chooses, in an order that the seed chooses.
 fn schedule(seed: u64) -> Vec<Fault> {
-    let mut faults: Vec<Fault> = ALL.into_iter().cycle().take(FAULTS).collect();
+    let mut faults = ALL.to_vec();
     // a linear congruential generator, so that a seed means the same schedule everywhere
     let mut state = seed;
     for at in (1..faults.len()).rev() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         faults.swap(at, (state >> 33) as usize % (at + 1));
     }
+    faults.truncate(FAULTS);
     faults
 }
 
@@ -125,8 +153,8 @@ impl Operations {
 
 /// The members of the fleet. A member that dies is replaced.
 struct Members {
-    workers: Vec<Node>,
-    api: Vec<Node>,
+    workers: Vec<Linked>,
+    api: Vec<Linked>,
 }
 
 impl Members {
@@ -139,33 +167,42 @@ impl Members {
         };
         match fault {
             Fault::WorkerKilled => {
-                self.workers[one].kill();
-                self.workers[one] = place.worker();
+                self.workers[one].node.kill();
+                self.workers[one] = place.linked_worker();
             }
-            Fault::WorkerSleeps => sleep(self.workers[one].process_id()).await,
+            Fault::WorkerSleeps => sleep(self.workers[one].node.process_id()).await,
             Fault::WorkerLeaves => {
-                signal(&self.workers[one], "-TERM");
-                let left = std::mem::replace(&mut self.workers[one], place.worker());
-                until("the worker has left", async || left.is_dead()).await;
+                signal(&self.workers[one].node, "-TERM");
+                let left = std::mem::replace(&mut self.workers[one], place.linked_worker());
+                until("the worker has left", async || left.node.is_dead()).await;
             }
             Fault::ApiKilled => {
-                self.api[one].kill();
+                self.api[one].node.kill();
                 self.replace_api(place, one).await;
             }
-            Fault::ApiSleeps => sleep(self.api[one].process_id()).await,
+            Fault::ApiSleeps => sleep(self.api[one].node.process_id()).await,
             Fault::ApiLeaves => {
-                signal(&self.api[one], "-TERM");
-                until("the API node has left", async || self.api[one].is_dead()).await;
+                signal(&self.api[one].node, "-TERM");
+                until("the API node has left", async || self.api[one].node.is_dead()).await;
                 self.replace_api(place, one).await;
             }
             Fault::BrokerRestarted => place.nats.start_again(),
             Fault::BrokerSleeps => sleep(place.nats.server()).await,
             Fault::BrokerForgetsAll => place.nats.start_anew(),
             Fault::StoreSleeps => sleep(place.bucket.server()).await,
+            Fault::WorkerLink(To::Broker, link) => change(&self.workers[one].links, To::Broker, link, UNHEARD).await,
+            Fault::WorkerLink(to, link) => change(&self.workers[one].links, to, link, LINK_CHANGED).await,
+            Fault::ApiLink(to, link) => change(&self.api[one].links, to, link, LINK_CHANGED).await,
+            Fault::DatabaseLost => {
+                self.api.iter().for_each(|api| api.links.set(To::Database, Link::Cut));
+                place.end_database_connections();
+                tokio::time::sleep(LINK_CHANGED).await;
+                self.api.iter().for_each(|api| api.links.set(To::Database, Link::Whole));
+            }
         }
         let api = &self.api;
         until("all workers are heard", async || {
-            for node in api {
+            for Linked { node, .. } in api {
                 if node.fleet_workers().await < 2 {
                     return false;
                 }
@@ -176,20 +213,28 @@ impl Members {
     }
 
     async fn replace_api(&mut self, place: &mut Place, at: usize) {
-        self.api[at] = place.api();
-        place.addresses.lock().unwrap()[at] = self.api[at].address;
+        self.api[at] = place.linked_api();
+        place.addresses.lock().unwrap()[at] = self.api[at].node.address;
     }
+}
+
+/// Changes a link for a while.
+async fn change(links: &Links, to: To, link: Link, time: Duration) {
+    links.set(to, link);
+    tokio::time::sleep(time).await;
+    links.set(to, Link::Whole);
 }
 
 async fn live_through(seed: u64) {
     let Some(mut place) = Place::new().await else { return };
     place.member.checkpoint_period = Duration::from_secs(1);
-    let (workers, api) = (vec![place.worker(), place.worker()], vec![place.api(), place.api()]);
-    place.addresses.lock().unwrap().extend(api.iter().map(|node| node.address));
+    let (workers, api) =
+        (vec![place.linked_worker(), place.linked_worker()], vec![place.linked_api(), place.linked_api()]);
+    place.addresses.lock().unwrap().extend(api.iter().map(|api| api.node.address));
     let mut members = Members { workers, api };
-    until("the workers are heard", async || members.api[0].fleet_workers().await == 2).await;
-    until("the workers are heard", async || members.api[1].fleet_workers().await == 2).await;
-    let session = open_session(&members.api[0], &place.api_key).await;
+    until("the workers are heard", async || members.api[0].node.fleet_workers().await == 2).await;
+    until("the workers are heard", async || members.api[1].node.fleet_workers().await == 2).await;
+    let session = open_session(&members.api[0].node, &place.api_key).await;
     let load = Load::start(&place.addresses, &place.api_key, &session);
     let operations = Operations::start(&place, &session);
     load.goes_on(GATES_BETWEEN, "a fleet at rest").await;
@@ -201,23 +246,18 @@ async fn live_through(seed: u64) {
     let completed = operations.end().await;
     println!("seed {seed}: {answered} gates answered, {failed} requests failed, {completed} operations completed");
     let path = format!("/api/v1/tfhe/session/{session}");
-    let show = members.api[1].send(&Request::get(&path).key(&place.api_key)).await.unwrap().ok(200);
-    let used = show["gates_used"].as_u64().unwrap();
+    let show = members.api[1].node.send(&Request::get(&path).key(&place.api_key)).await.unwrap().ok(200);
     // an answer may be lost with its API node after the charge was written
     let told = answered + completed * OPERATION_GATES as u64;
-    assert!(
-        (told..=told + failed).contains(&used),
-        "{used} gates are charged, {told} were answered, {failed} requests failed"
-    );
+    let charged = told..=told + failed;
+    let used = show["gates_used"].as_u64().unwrap();
+    assert!(charged.contains(&used), "{used} gates are charged, {told} were answered, {failed} requests failed");
+    place.assert_charged(charged).await;
     // no key outlives its session
-    let deleted = members.api[0].send(&Request::delete(&path).key(&place.api_key)).await.unwrap();
+    let deleted = members.api[0].node.send(&Request::delete(&path).key(&place.api_key)).await.unwrap();
     assert_eq!(deleted.status, 204);
-    for worker in &members.workers {
-        let sessions = async || {
-            let page = Request::get("/metrics").try_send(worker.operations).await.expect("the worker lives");
-            page.text().lines().any(|line| line == "ango_sessions 0")
-        };
-        until("the key is closed", sessions).await;
+    for Linked { node: worker, .. } in &members.workers {
+        until("the key is closed", async || gauge(worker, "ango_sessions").await == 0).await;
     }
 }
 

@@ -1,21 +1,28 @@
 //! The servers and the members of a fleet of processes.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
+use std::ops::RangeInclusive;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use client::Preset;
 use control::admin;
 use control::caller::{Environment, Plan, Role};
+use control::clock::Clock;
 use control::config::{Config, NodeRole, ServerSecret};
+use store::Store;
 use tempfile::TempDir;
 use tests_service::fleet::{Member, Nats};
 use tests_service::gates::{EVAL_SESSION, OCTETS};
 use tests_service::http::Request;
 use tests_service::keys;
-use tests_service::node::{Node, serve};
+use tests_service::ledger::assert_adds_up;
+use tests_service::node::{Node, serve, until};
 use tests_service::s3::S3;
-use tests_store::Kind;
+use tests_store::{Kind, patiently, psql};
+
+use crate::relay::{Link, Relay, Server};
 
 const SECRET: [u8; 32] = [7; 32];
 
@@ -26,6 +33,7 @@ pub struct Place {
     database: String,
     fleet_key: String,
     pub api_key: String,
+    account: String,
     /// The addresses of the API nodes, as clients know them.
     pub addresses: Arc<Mutex<Vec<SocketAddr>>>,
     folders: Vec<TempDir>,
@@ -35,7 +43,12 @@ pub struct Place {
 impl Place {
     /// `None`: the machine lacks a server.
     pub async fn new() -> Option<Place> {
-        let (nats, bucket) = (Nats::start()?, S3::start()?);
+        Place::on(Nats::start()?).await
+    }
+
+    /// Like [`Place::new`], with this broker.
+    pub async fn on(nats: Nats) -> Option<Place> {
+        let bucket = S3::start()?;
         let folder = tempfile::tempdir().unwrap();
         let database = Kind::Postgres.new_url(folder.path())?;
         let mut config = Config::in_folder(folder.path());
@@ -51,6 +64,7 @@ impl Place {
             database,
             fleet_key,
             api_key,
+            account: made.account_id.as_str().to_owned(),
             addresses: Arc::default(),
             folders: vec![folder],
             bucket,
@@ -79,6 +93,115 @@ impl Place {
     pub fn worker(&mut self) -> Node {
         Node::start_worker(self.command(NodeRole::Worker))
     }
+
+    /// Starts a node with this role, changed by `change`.
+    pub fn start(&mut self, role: NodeRole, change: impl FnOnce(&mut Command)) -> Node {
+        let mut command = self.command(role);
+        change(&mut command);
+        if role == NodeRole::Worker { Node::start_worker(command) } else { Node::start(command) }
+    }
+
+    /// Starts an API node whose links are relays.
+    pub fn linked_api(&mut self) -> Linked {
+        let (database, url) = self.database_link();
+        // the relay must know the address of the internal listener before the node has one
+        let listens = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+        let internal = Relay::start(Server::Tcp(listens));
+        let mut links = self.links(vec![(To::Database, database)]);
+        let node = self.start(NodeRole::Api, |command| {
+            links.lead(command);
+            command.env("ANGO_DATABASE_URL", url);
+            command.env("ANGO_INTERNAL_LISTEN", listens.to_string());
+            command.env("ANGO_INTERNAL_URL", format!("http://{}", internal.address));
+        });
+        links.0.push((To::Internal, internal));
+        Linked { node, links }
+    }
+
+    /// Starts a worker whose links are relays.
+    pub fn linked_worker(&mut self) -> Linked {
+        let links = self.links(Vec::new());
+        let node = self.start(NodeRole::Worker, |command| links.lead(command));
+        Linked { node, links }
+    }
+
+    fn links(&self, mut links: Vec<(To, Relay)>) -> Links {
+        let server = |url: &str| {
+            let (_, address) = url.split_once("://").expect("a URL");
+            Relay::start(Server::Tcp(address.parse().expect("an address")))
+        };
+        links.push((To::Broker, server(&self.nats.url())));
+        links.push((To::Store, server(&self.bucket.config().endpoint.expect("an endpoint"))));
+        Links(links)
+    }
+
+    /// Starts a relay to the database. Returns the database's URL through the relay, too.
+    fn database_link(&self) -> (Relay, String) {
+        let (url, sockets) = self.database.split_once("?host=").expect("a database on a local socket");
+        let relay = Relay::start(Server::Unix(Path::new(sockets).join(".s.PGSQL.5432")));
+        let url = url.replace("@localhost/", &format!("@{}/", relay.address));
+        (relay, url)
+    }
+
+    /// Waits until nothing is reserved any more. Checks that so many gates are charged, at their price.
+    pub async fn assert_charged(&self, gates: RangeInclusive<u64>) {
+        let store = patiently(async || Store::open(&self.database).await).await;
+        let open = async || store.audit_ledger(Clock::system().now().0).await.expect("an audit").open;
+        until("nothing is reserved", async || open().await == 0).await;
+        assert_adds_up(&store, &self.account).await;
+        let (charged, _, _) = store.gate_usage_totals(&self.account).await.expect("totals");
+        assert!(gates.contains(&charged.unsigned_abs()), "{charged} gates are charged, not {gates:?}");
+    }
+
+    /// Ends all connections to the database.
+    pub fn end_database_connections(&self) {
+        let others = "datname = current_database() AND pid <> pg_backend_pid()";
+        psql(&self.database, &format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}"));
+    }
+}
+
+/// The server at the other end of a link. The internal listener belongs to the API node, and workers are at the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum To {
+    Broker,
+    Store,
+    Database,
+    Internal,
+}
+
+/// The links of a node.
+pub struct Links(Vec<(To, Relay)>);
+
+impl Links {
+    /// Leads a node to its relays.
+    fn lead(&self, command: &mut Command) {
+        for (to, relay) in &self.0 {
+            match to {
+                To::Broker => command.env("ANGO_NATS_URL", format!("nats://{}", relay.address)),
+                To::Store => command.env("ANGO_S3_ENDPOINT", format!("http://{}", relay.address)),
+                To::Database | To::Internal => command,
+            };
+        }
+    }
+
+    /// Sets what happens to the bytes of a link from now on.
+    pub fn set(&self, to: To, link: Link) {
+        let (_, relay) = self.0.iter().find(|(is_to, _)| *is_to == to).expect("the node has this link");
+        relay.set(link);
+    }
+}
+
+/// A node whose links are relays.
+pub struct Linked {
+    pub node: Node,
+    pub links: Links,
+}
+
+/// Reads a number of the page of metrics.
+pub async fn gauge(node: &Node, name: &str) -> u64 {
+    let page = Request::get("/metrics").try_send(node.operations).await.expect("the node lives");
+    let line = page.text().lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned));
+    line.and_then(|number| number.parse().ok()).unwrap_or_default()
 }
 
 /// Opens a session through this node. Returns its id.
@@ -90,11 +213,7 @@ pub async fn open_session(node: &Node, key: &str) -> String {
 
 /// Puts the worker that has computed more before the other.
 pub async fn owner_first([one, other]: [Node; 2]) -> (Node, Node) {
-    let computed = async |node: &Node| {
-        let page = Request::get("/metrics").try_send(node.operations).await.expect("the worker lives");
-        let line = page.text().lines().find_map(|line| line.strip_prefix("ango_bootstraps_total ").map(str::to_owned));
-        line.and_then(|number| number.parse::<u64>().ok()).unwrap_or_default()
-    };
+    let computed = async |node| gauge(node, "ango_bootstraps_total").await;
     let [of_one, of_other] = [computed(&one).await, computed(&other).await];
     if of_one >= of_other { (one, other) } else { (other, one) }
 }

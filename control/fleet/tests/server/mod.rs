@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use fleet::broker::Listener;
 use fleet::nats::{NatsBroker, NatsConfig, read_servers};
@@ -66,11 +67,13 @@ impl Server {
         NatsBroker::connect(config, listener).await.expect("the server answers")
     }
 
-    /// Deletes all streams, as an operator may do by mistake.
-    pub async fn delete_streams(&self) {
-        let options = async_nats::ConnectOptions::new().user_and_password("api".to_owned(), "secret".to_owned());
+    /// Deletes all streams as this user: the user of API nodes may, as an operator may by mistake.
+    pub async fn delete_streams_as(&self, user: &str) {
+        let options = async_nats::ConnectOptions::new().user_and_password(user.to_owned(), "secret".to_owned());
         let client = options.connect(format!("127.0.0.1:{}", self.port)).await.expect("the server answers");
-        let streams = async_nats::jetstream::new(client);
+        let mut streams = async_nats::jetstream::new(client);
+        // a call that is not allowed has no answer
+        streams.set_timeout(Duration::from_secs(1));
         for name in ["ango-run", "ango-ops"] {
             let _ = streams.delete_stream(name).await;
         }

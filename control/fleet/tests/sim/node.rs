@@ -6,6 +6,7 @@ use fleet::asking::{Asking, NotAnswered, REFUSED_MAX, SILENT_AFTER, Step};
 use fleet::broker::{NotPublished, Receipt};
 use fleet::message::Word;
 use fleet::presence::{PERIOD, Presence, Workers};
+use fleet::taking::DELIVERIES_MAX;
 use fleet::warming::{Popular, Telling};
 
 use crate::broker::{Content, POOL, lane_number};
@@ -52,7 +53,7 @@ impl World<'_> {
         let now = self.now;
         let work = &mut self.works[number];
         self.nodes[work.node].popular.asked(&name_of(work.flow), work.flow, now);
-        let asking = Asking::begin(now, work.deadline);
+        let asking = Asking::begin(now, work.deadline, DELIVERIES_MAX);
         let (step, call, known, has_receipt, runs, refused_since) = Default::default();
         work.ask =
             Some(Ask { asking, step, call, known, has_receipt, runs, refused_since, sign: now, may_publish: true });
@@ -83,6 +84,7 @@ impl World<'_> {
             ask.step += 1;
             let (next, step) = (ask.asking.step(now), ask.step);
             match next {
+                Step::GiveUp(NotAnswered::NotFinished) => return self.end(number, End::Poison),
                 Step::GiveUp(why) => return self.end(number, End::Failed(why)),
                 Step::Publish { before, attempt } => {
                     if self.publish(number, before, attempt) {
@@ -109,7 +111,11 @@ impl World<'_> {
         let is_settled = self.is_settled();
         let Work { node, flow, deadline, .. } = self.works[number];
         let view = &self.nodes[node].view;
-        let owner = view.owner(POOL, &flow.to_be_bytes(), view.version(POOL, now), now).map(lane_number);
+        let (version, flow) = (view.version(POOL, now), flow.to_be_bytes());
+        let owner = view.owner(POOL, &flow, version, now);
+        let for_another = self.works[number].ask.as_ref().is_some_and(|ask| ask.asking.is_for_another());
+        let another = owner.filter(|_| for_another).and_then(|owner| view.owner_after(owner, &flow, version, now));
+        let owner = another.or(owner).map(lane_number);
         let work = &mut self.works[number];
         let ask = work.ask.as_mut().expect("the work is asked");
         let silent = now.duration_since(ask.sign);
@@ -215,6 +221,7 @@ impl World<'_> {
             End::Failed(NotAnswered::FlowFull) => self.counts.flow_full += 1,
             End::Failed(NotAnswered::Unavailable(_)) => self.counts.unavailable += 1,
             End::Failed(NotAnswered::DeadlinePassed) => self.counts.deadline_passed += 1,
+            End::Failed(NotAnswered::NotFinished) => unreachable!("this end is named poison"),
         }
         if self.is_asked_after_faults(number) {
             self.counts.latest = self.counts.latest.max(waited);

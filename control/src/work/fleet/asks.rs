@@ -314,6 +314,7 @@ impl Fleet {
                     end
                 }
                 Err(NotAnswered::DeadlinePassed) => WorkEnd::Failed(Error::DeadlinePassed.into()),
+                Err(error @ NotAnswered::NotFinished) => WorkEnd::Failed(Error::Device(error.to_string()).into()),
                 Err(NotAnswered::FlowFull) => WorkEnd::Failed(Error::Busy { retry_after: FLOW_RETRY }.into()),
                 Err(NotAnswered::Unavailable(cause)) => {
                     tracing::warn!(cause, "no worker could be asked");

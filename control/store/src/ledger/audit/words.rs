@@ -51,7 +51,8 @@ macro_rules! transfer_facts {
     };
 }
 
-/// Whether two transfers differ in a fact that never changes: in any but the price of compute units.
+/// Whether two transfers differ in a fact that never changes: in any but the price of compute units. `$b` is the later one. Its node is
+/// the fleet ([`crate::FLEET`]) if the operation waited in the line of a fleet.
 macro_rules! transfers_differ {
     ($a:literal, $b:literal) => {
         concat!(
@@ -67,10 +68,13 @@ macro_rules! transfers_differ {
             ".usd_milli_jpy <> ",
             $b,
             ".usd_milli_jpy OR ",
+            "(",
             $a,
             ".node_id <> ",
             $b,
-            ".node_id OR ",
+            ".node_id AND ",
+            $b,
+            ".node_id <> 'fleet') OR ",
             $a,
             ".trial_operations <> ",
             $b,

@@ -1,0 +1,93 @@
+//! Members whose clocks differ: leases are durations, or of the database's clock.
+
+use std::path::Path;
+use std::process::Command;
+
+use control::config::NodeRole;
+use tests_service::node::until;
+
+use crate::load::Load;
+use crate::operation::Operation;
+use crate::place::{Place, open_session};
+
+/// The library of Debian's package `faketime`, which gives a process another time of day.
+fn library() -> Option<String> {
+    let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"];
+    let paths = folders.map(|folder| format!("{folder}/faketime/libfaketimeMT.so.1"));
+    paths.into_iter().find(|path| Path::new(path).exists())
+}
+
+fn library_or_say() -> Option<String> {
+    let library = library();
+    if library.is_none() {
+        println!("not tried: this machine has no faketime (Debian: apt-get install faketime)");
+    }
+    library
+}
+
+/// Gives a process this time of day.
+fn off(library: &str, by: &'static str) -> impl FnOnce(&mut Command) {
+    let library = library.to_owned();
+    move |command| {
+        command.env("LD_PRELOAD", library).env("FAKETIME", by).env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_whose_clocks_are_minutes_off_do_all_that_others_do() {
+    let Some(library) = library_or_say() else { return };
+    let Some(mut place) = Place::new().await else { return };
+    let workers = [place.worker(), place.start(NodeRole::Worker, off(&library, "-10m"))];
+    let api = [place.api(), place.start(NodeRole::Api, off(&library, "+10m"))];
+    place.addresses.lock().unwrap().extend(api.each_ref().map(|node| node.address));
+    for node in &api {
+        until("the workers are heard", async || node.fleet_workers().await == 2).await;
+    }
+    let key = place.api_key.clone();
+    let mut gates = 0;
+    // sessions of both nodes, through both nodes
+    for at in [0, 1] {
+        let session = open_session(&api[at], &key).await;
+        let load = Load::start(&place.addresses, &key, &session);
+        load.goes_on(20, "a node's clock is ahead, and a worker's behind").await;
+        let operation = Operation::begin(&api[at], &key, &session, 30).await;
+        operation.assert_right(&operation.ended(&api[1 - at]).await);
+        let (answered, failed) = load.end().await;
+        assert_eq!(failed, 0, "a request failed");
+        gates += answered + 30;
+    }
+    workers[0].kill();
+    let session = open_session(&api[1], &key).await;
+    let load = Load::start(&place.addresses, &key, &session);
+    load.goes_on(20, "the worker whose clock is behind is alone").await;
+    let (answered, failed) = load.end().await;
+    assert_eq!(failed, 0, "a request failed");
+    gates += answered;
+    place.assert_charged(gates..=gates).await;
+}
+
+/// S3 refuses requests whose time is more than 15 minutes off.
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_of_a_worker_that_cannot_read_the_bucket_are_served_by_another() {
+    let Some(library) = library_or_say() else { return };
+    let Some(mut place) = Place::new().await else { return };
+    let workers = [place.worker(), place.start(NodeRole::Worker, off(&library, "-1h"))];
+    let api = [place.api(), place.start(NodeRole::Api, off(&library, "+1h"))];
+    place.addresses.lock().unwrap().extend(api.each_ref().map(|node| node.address));
+    for node in &api {
+        until("the workers are heard", async || node.fleet_workers().await == 2).await;
+    }
+    let key = place.api_key.clone();
+    let mut gates = 0;
+    // so many sessions that each worker owns some
+    for number in 0..8 {
+        let session = open_session(&api[0], &key).await;
+        let load = Load::start(&place.addresses, &key, &session);
+        load.goes_on(6, &format!("session {number}, clocks are an hour off")).await;
+        let (answered, failed) = load.end().await;
+        assert_eq!(failed, 0, "a request failed");
+        gates += answered;
+    }
+    assert!(workers.iter().all(|worker| !worker.is_dead()));
+    place.assert_charged(gates..=gates).await;
+}
