@@ -206,7 +206,9 @@ mod tests {
     #[test]
     fn a_worker_is_told_the_flows_that_it_takes_once_it_is_used() {
         let (mut workers, mut popular, now) = (Workers::default(), Popular::default(), Instant::now());
-        ["a", "b", "c"].map(|worker| workers.hear(presence(worker, false), now));
+        for worker in ["a", "b", "c"] {
+            workers.hear(presence(worker, false), now);
+        }
         let flows: Vec<String> = (0..300).map(|flow| flow.to_string()).collect();
         for (at, flow) in flows.iter().enumerate() {
             (0..=at % 3).for_each(|_| popular.asked(flow, (), now));
