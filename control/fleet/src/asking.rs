@@ -15,8 +15,9 @@ pub const SILENT_AFTER: Duration = Duration::from_millis(2500);
 const RETRY: Duration = Duration::from_millis(100);
 /// Work that no broker takes for this long fails.
 pub const REFUSED_MAX: Duration = Duration::from_secs(2);
-/// The same while the servers of the broker choose a leader. The death of one of three leads to 4 to 6 s without a leader.
-pub const NO_LEADER_MAX: Duration = Duration::from_secs(7);
+/// The same while the servers of the broker choose a leader. The death of one of three leads to 4 to 6 s without a leader, and to more
+/// where the servers are busy: each waits 4 to 9 s before it offers itself.
+pub const NO_LEADER_MAX: Duration = Duration::from_secs(15);
 
 /// A worker that has the work says so more often than this. If the message is with another worker afterwards, the first one has died.
 const WORD_WITHIN: Duration = Duration::from_millis(1500);

@@ -1,5 +1,7 @@
 //! Operations that cannot be completed: they end once, and nothing is charged for them.
 
+use std::time::{Duration, Instant};
+
 use client::Preset;
 use serde_json::json;
 use tests_service::gates::{GATE, base64};
@@ -14,7 +16,18 @@ use crate::place::{Place, gauge, open_session};
 /// Number of workers that an operation may end.
 const WORKERS_ENDED: usize = 5;
 /// Gates of an operation that does not end by itself while its test watches it.
-const LONG: usize = 4000;
+const LONG: usize = 10_000;
+
+/// Whether a worker has had work for some time.
+async fn computes(worker: &Node) -> bool {
+    for _ in 0..20 {
+        if gauge(worker, "ango_fleet_taken").await == 0 {
+            return false;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    true
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operation_that_ends_five_workers_fails_uncharged_and_the_rest_goes_on() {
@@ -26,16 +39,17 @@ async fn an_operation_that_ends_five_workers_fails_uncharged_and_the_rest_goes_o
     let (session, poison) = (open_session(&api, &key).await, open_session(&api, &key).await);
     let operation = Operation::begin(&api, &key, &poison, LONG).await;
     let mut gates = 0;
+    let begun = Instant::now();
     for ended in 1..=WORKERS_ENDED {
-        // no gates are sent now, so the worker that has work computes the operation
-        let computes = async |worker: &Node| gauge(worker, "ango_fleet_taken").await > 0;
+        // no gates are sent now, so the worker that has work for long computes the operation
         until("a worker computes the operation", async || computes(&workers[0]).await || computes(&workers[1]).await)
             .await;
         let at = usize::from(!computes(&workers[0]).await);
         workers[at].kill();
+        println!("worker {at} is killed");
         workers[at] = place.worker();
         let load = Load::start(&place.addresses, &key, &session);
-        load.goes_on(10, &format!("the operation has ended {ended} workers")).await;
+        load.goes_on(10, &format!("{:?}: the operation has ended {ended} workers", begun.elapsed())).await;
         let (answered, failed) = load.end().await;
         assert_eq!(failed, 0, "a request failed");
         gates += answered;

@@ -55,8 +55,12 @@ impl Load {
                             answered.fetch_add(1, Ordering::Relaxed);
                             slowest.fetch_max(begun.elapsed().as_millis() as u64, Ordering::Relaxed);
                         }
-                        _ => {
-                            failed.fetch_add(1, Ordering::Relaxed);
+                        other => {
+                            // many failures of one fault are alike
+                            if failed.fetch_add(1, Ordering::Relaxed) % 16 == 0 {
+                                let told = other.map(|answer| format!("{} {}", answer.status, answer.text()));
+                                println!("a gate failed: {}", told.as_deref().unwrap_or("the node is away"));
+                            }
                             tokio::time::sleep(Duration::from_millis(50)).await;
                         }
                     }
