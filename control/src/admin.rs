@@ -30,6 +30,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::secrets::{Purpose, Secrets};
+use crate::work::fleet::FleetConfig;
 use crate::{database, ids};
 
 /// A new key.
@@ -134,6 +135,7 @@ pub struct Operator {
     store: Store,
     clock: Clock,
     cache_store: Option<CacheStoreConfig>,
+    fleet: FleetConfig,
     payments: PaymentsConfig,
 }
 
@@ -157,8 +159,9 @@ impl Operator {
     /// When the database does not exist or does not answer, or its schema is older than this program's.
     pub async fn open(config: &Config) -> anyhow::Result<Operator> {
         let store = database::open_as_is(config).await?;
-        let (cache_store, payments) = (config.cache_store.clone(), config.payments.clone());
-        Ok(Operator { store, clock: Clock::system(), cache_store, payments })
+        let (cache_store, fleet) = (config.cache_store.clone(), config.fleet.clone());
+        let payments = config.payments.clone();
+        Ok(Operator { store, clock: Clock::system(), cache_store, fleet, payments })
     }
 
     /// Takes the time from this clock.
@@ -166,13 +169,22 @@ impl Operator {
         Operator { clock: clock.clone(), ..self }
     }
 
-    /// Sends news to the running nodes at once. Without the news, the nodes would read the change from the database
-    /// within a second.
+    /// Sends news to the running nodes at once, in the way in which the nodes tell each other: through the cache store, or
+    /// else through the broker of a fleet. Without the news, the nodes would read the change from the database within a
+    /// second.
     async fn tell_nodes(&self, news: News) {
-        if let Some(cache_store) = &self.cache_store
-            && let Err(error) = cache_store::publish_once(cache_store, news).await
-        {
-            eprintln!("ANGO_REDIS_URL: {error}; running nodes apply the change within a second without Redis");
+        self.tell_nodes_all(vec![news]).await;
+    }
+
+    async fn tell_nodes_all(&self, news: Vec<News>) {
+        let (setting, told) = match &self.cache_store {
+            _ if news.is_empty() => return,
+            Some(cache_store) => ("ANGO_REDIS_URL", publish_all(cache_store, news).await),
+            None if self.fleet.is_member() => ("ANGO_NATS_URL", fleet::tell_api_nodes(&self.fleet, &news).await),
+            None => return,
+        };
+        if let Err(error) = told {
+            eprintln!("{setting}: {error:#}; running nodes apply the change within a second all the same");
         }
     }
 
@@ -217,4 +229,11 @@ impl Operator {
         self.tell_nodes(News::Account { account_id: account_id.to_owned() }).await;
         Ok(self.store.account_standing(account_id).await?.map_or(plan, |standing| standing.plan))
     }
+}
+
+async fn publish_all(cache_store: &CacheStoreConfig, news: Vec<News>) -> anyhow::Result<()> {
+    for news in news {
+        cache_store::publish_once(cache_store, news).await?;
+    }
+    Ok(())
 }

@@ -60,7 +60,7 @@ pub struct Running {
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
     /// The part that computes for a fleet.
-    part: Option<WorkerPart>,
+    part: Option<Arc<WorkerPart>>,
     // the last field, because the fields are dropped in this order and the folder must stay locked while the others
     // exist
     _lock: NodeLock,
@@ -93,7 +93,7 @@ impl App {
         let Computing { workers, asked, part } =
             computing(&config, &ground, &storage, devices, through, listeners.internal_addr).await?;
         let keys = KeyStore::open(ground.data_dir.path(), &config.compute)?;
-        let areas = api::areas(&config, &ground, &storage, (workers, keys), asked, api_addr).await?;
+        let areas = api::areas(&config, &ground, &storage, (workers, keys), (asked, part.clone()), api_addr).await?;
 
         fail_point::watch();
         areas.web.answers.begin_generation().await?;
@@ -125,7 +125,7 @@ impl App {
 struct Computing {
     workers: Arc<Workers>,
     asked: Arc<dyn Worker>,
-    part: Option<WorkerPart>,
+    part: Option<Arc<WorkerPart>>,
 }
 
 /// Starts the worker of this process, unless the process only takes requests, and connects to the fleet, if the settings name
@@ -157,7 +157,7 @@ async fn computing(
         let key_bytes_max = config.compute.key_bytes_max;
         start_worker(&member, &config.fleet, here, &key, bucket, key_bytes_max, offload)
     };
-    let part = own.as_ref().map(start).transpose()?;
+    let part = own.as_ref().map(start).transpose()?.map(Arc::new);
     let workers = Workers::of_fleet(fleet.clone(), own, Arc::new(AccountDigests::new(accounts())));
     Ok(Computing { workers: Arc::new(workers), asked: Arc::new(fleet), part })
 }

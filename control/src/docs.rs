@@ -23,6 +23,7 @@ use crate::compute::Compute;
 use crate::probe::Probe;
 use crate::web::Web;
 use crate::web::error::ApiError;
+use crate::work::fleet::WorkerPart;
 
 /// The state of the documentation pages and of health.
 pub struct Docs {
@@ -42,6 +43,10 @@ pub struct Docs {
     /// The payment provider. `None`: the node has none.
     pub(crate) provider: Option<Arc<dyn PaymentProvider>>,
     pub(crate) provider_probe: Probe,
+    /// The worker part of this process, if it computes for a fleet.
+    pub(crate) part: Option<Arc<WorkerPart>>,
+    /// When the waiting line of the fleet was last counted.
+    pub(crate) line_counted: tokio::sync::Mutex<Option<Instant>>,
 }
 
 /// Redoc, from the npm package `redoc`. Its licence is in the same folder.

@@ -98,6 +98,7 @@ impl Telemetry {
                 "ango_cache_store_open",
                 "1 while the cache store is in use, else 0; absent without a configured one."
             );
+            describe_fleet();
         });
         Ok(telemetry)
     }
@@ -185,4 +186,42 @@ impl Telemetry {
     pub fn record(&self, what: impl FnOnce()) {
         metrics::with_local_recorder(&self.recorder, what);
     }
+}
+
+/// Describes the metrics that only members of a fleet have.
+fn describe_fleet() {
+    describe_gauge!("ango_fleet_broker_up", "1 while the member hears the broker, else 0.");
+    describe_gauge!("ango_fleet_objects_up", "1 while the API node reaches the bucket, else 0.");
+    describe_gauge!("ango_fleet_workers", "Workers that the API node hears, by pool and state: ready or draining.");
+    describe_gauge!(
+        "ango_fleet_oldest_waiting_seconds",
+        "How long the oldest work that this API node asked for has waited for a worker, by pool."
+    );
+    describe_counter!("ango_fleet_published_total", "Messages with work that this API node published.");
+    describe_counter!("ango_fleet_published_again_total", "Messages with work that was published before.");
+    describe_counter!("ango_fleet_helps_total", "Calls of this API node for help of any worker.");
+    describe_gauge!(
+        "ango_fleet_operations",
+        "Operations of the waiting line, by state: waiting or released. The same on all API nodes."
+    );
+    describe_gauge!(
+        "ango_fleet_oldest_operation_seconds",
+        "How long ago the oldest operation that waits entered the waiting line. The same on all API nodes."
+    );
+    describe_counter!(
+        "ango_fleet_operations_released_total",
+        "Releases of operations of the waiting line by this API node to the workers."
+    );
+    describe_counter!(
+        "ango_fleet_operations_released_again_total",
+        "Releases of operations by this API node that were not the operation's first."
+    );
+    describe_counter!(
+        "ango_fleet_given_up_total",
+        "Work that failed because it was tried as often as may be, by work: requests or operations, and by who gave up."
+    );
+    describe_counter!("ango_fleet_key_misses_total", "How often the worker had to open a key when its work came.");
+    describe_counter!("ango_fleet_device_busy_seconds_total", "Time in which devices of the worker computed.");
+    describe_counter!("ango_fleet_redeliveries_total", "Messages that the worker got and that were delivered before.");
+    describe_gauge!("ango_fleet_taken", "Requests and operations that the worker computes.");
 }

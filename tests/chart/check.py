@@ -47,7 +47,8 @@ FLEET_METRICS = {
     f"ango_fleet_{name}"
     for name in (
         "workers oldest_waiting_seconds published_total redeliveries_total helps_total key_misses_total "
-        "device_busy_seconds_total broker_up objects_up"
+        "device_busy_seconds_total broker_up objects_up published_again_total operations oldest_operation_seconds "
+        "operations_released_total operations_released_again_total given_up_total"
     ).split()
 }
 

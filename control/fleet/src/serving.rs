@@ -108,6 +108,8 @@ pub struct Serving {
     draining: AtomicBool,
     /// Messages that were delivered more than once.
     pub redelivered: AtomicU64,
+    /// Work that failed because several workers did not finish it.
+    pub given_up: AtomicU64,
 }
 
 struct Room {
@@ -202,6 +204,7 @@ impl Serving {
             helps: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             redelivered: AtomicU64::new(0),
+            given_up: AtomicU64::new(0),
         });
         let hearing = Arc::downgrade(&serving);
         ears.add(Box::new(move |heard| {
@@ -399,6 +402,7 @@ impl Serving {
                     deliveries,
                     "several workers did not finish some work, so the work fails"
                 );
+                self.given_up.fetch_add(1, Ordering::Relaxed);
                 self.broker.answer(&head.member, ended(self.handler.poison(&head.id)).write()).await?;
             }
         }

@@ -42,7 +42,7 @@ use crate::secrets::Secrets;
 use crate::web::error::ApiError;
 use crate::web::peer::ClientAddress;
 use burst::{Bursts, Place};
-use counters::{Counters, LimitReached, UsedQuota};
+use counters::{Counters, LimitReached, Networks, UsedQuota};
 use lockout::Lockouts;
 use shares::{Callers, Shares};
 
@@ -123,11 +123,15 @@ impl Limits {
             (None, Some(_)) => Place::Database(Shares::new(store.clone())),
             (None, None) => Place::Node,
         };
+        let networks = match &place {
+            Place::Database(_) => Networks::of_fleet(),
+            Place::Node | Place::CacheStore(_) => Networks::OfNode,
+        };
         Limits {
             clock,
             plans,
             bursts: Bursts::new(place),
-            counters: Arc::new(Counters::new(store.clone())),
+            counters: Arc::new(Counters::new(store.clone(), networks)),
             lockouts: Lockouts::new(store.clone()),
             digests: Digests::new(secrets),
             others,
@@ -245,7 +249,10 @@ impl Limits {
         let (subject, limits) = (self.digests.address_subject(address), self.plans.anonymous);
         quota.0.lock().shown = Some((subject.clone(), limits));
         self.bursts.take(Callers::Strangers, &subject, limits.burst_a_second, now).await.map_err(too_fast)?;
-        if counts { note(&quota, 1, self.counters.take_here(&subject, limits, 1, now), now) } else { Ok(()) }
+        if !counts {
+            return Ok(());
+        }
+        note(&quota, 1, self.counters.take_of_network(&subject, limits, 1, now).await, now)
     }
 
     /// Takes a token from the network's bucket for a request without a valid credential.

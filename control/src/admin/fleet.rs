@@ -11,8 +11,8 @@ use store::{LineEnd, Unit, Waiting};
 
 use super::Operator;
 use crate::config::Config;
-use crate::ids;
-use crate::work::fleet::{Member, News};
+use crate::work::fleet::{FleetConfig, Member, News};
+use crate::{cache_store, ids};
 
 /// How long workers are listened to. Each tells its presence every second.
 const LISTENED: Duration = Duration::from_millis(2500);
@@ -77,7 +77,7 @@ impl Operator {
     /// # Errors
     /// When the node is in no fleet, or the broker or the database does not answer.
     pub async fn fleet(&self, config: &Config) -> anyhow::Result<(Vec<WorkerFacts>, Vec<WaitingFacts>)> {
-        let member = member(config).await?;
+        let member = member(&config.fleet).await?;
         tokio::time::sleep(LISTENED).await;
         let workers = heard(&member);
         let waiting = self.store.waiting_line(SHOWN_MAX).await?;
@@ -89,14 +89,14 @@ impl Operator {
     /// # Errors
     /// When no worker of this name is there, or the broker does not answer.
     pub async fn drain_worker(&self, config: &Config, worker: &str) -> anyhow::Result<()> {
-        let member = member(config).await?;
+        let member = member(&config.fleet).await?;
         tokio::time::sleep(LISTENED).await;
         let is_there = member.ears.workers.lock().live(Instant::now()).any(|presence| presence.worker == worker);
         if !is_there {
             bail!("there is no worker {worker}: `ango admin fleet` shows the workers");
         }
         let news = News::Leave { worker: worker.to_owned() };
-        member.broker.tell(Topic::News, news.write().into()).await?;
+        member.tell_and_hear(Topic::News, news.write().into()).await?;
         tracing::info!(target: "security", worker, "a worker was told to leave by the operator");
         Ok(())
     }
@@ -142,16 +142,28 @@ impl Operator {
     }
 
     async fn drop_work(&self, config: &Config, op_id: &str) -> anyhow::Result<()> {
-        let member = member(config).await?;
-        Ok(member.broker.tell(Topic::Cancel, op_id.to_owned().into()).await?)
+        member(&config.fleet).await?.tell_and_hear(Topic::Cancel, op_id.to_owned().into()).await
     }
 }
 
-async fn member(config: &Config) -> anyhow::Result<Member> {
+/// Tells the API nodes of a fleet which records have changed.
+///
+/// # Errors
+/// When the broker does not answer.
+pub(super) async fn tell_api_nodes(config: &FleetConfig, records: &[cache_store::News]) -> anyhow::Result<()> {
+    let member = member(config).await?;
+    let mut news: Vec<News> = records.iter().map(|records| News::changed(records, member.name.clone())).collect();
+    // the news name no caller, so several records may have the same
+    news.dedup();
+    for news in news {
+        member.tell_and_hear(Topic::News, news.write().into()).await?;
+    }
+    Ok(())
+}
+
+async fn member(config: &FleetConfig) -> anyhow::Result<Member> {
     let name = format!("operator-{}", hex::encode(ids::random::<8>()));
-    Member::connect(&config.fleet, &name, false)
-        .await?
-        .context("ANGO_NATS_URL names no broker: this node is in no fleet")
+    Member::connect(config, &name, false).await?.context("ANGO_NATS_URL names no broker: this node is in no fleet")
 }
 
 /// Returns the workers that were heard a moment ago.

@@ -106,9 +106,7 @@ impl Operator {
     /// Tells the running nodes which lineages were revoked. Returns the number of lineages.
     pub(super) async fn tell_revoked(&self, lineages: Vec<String>) -> usize {
         let count = lineages.len();
-        for lineage in lineages {
-            self.tell_nodes(News::Keys { lineage }).await;
-        }
+        self.tell_nodes_all(lineages.into_iter().map(|lineage| News::Keys { lineage }).collect()).await;
         count
     }
 }

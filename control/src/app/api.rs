@@ -51,7 +51,7 @@ use crate::tls::Tls;
 use crate::web::Web;
 use crate::web::body::LARGEST_UPLOAD_BYTES;
 use crate::web::idempotency::Answers;
-use crate::work::fleet::{Fleet, FleetSeal, internal};
+use crate::work::fleet::{Fleet, FleetSeal, WorkerPart, internal};
 use crate::work::{KeyStore, Worker, Workers};
 
 /// Largest number of open connections of the listener for metrics and probes.
@@ -121,7 +121,8 @@ pub fn url(config: &Config, address: SocketAddr) -> String {
 }
 
 /// Makes the states of all areas. `asked`: the worker that the areas ask to compute. `workers`: the workers that open keys.
-/// `keys`: the keys of sessions of this process. Records that the sessions of an earlier process of this node are lost, and gives its reservations
+/// `keys`: the keys of sessions of this process. `part`: the worker part of
+/// this process, if it computes for a fleet. Records that the sessions of an earlier process of this node are lost, and gives its reservations
 /// back.
 ///
 /// # Errors
@@ -131,7 +132,7 @@ pub async fn areas(
     ground: &Ground,
     storage: &Storage,
     (workers, keys): (Arc<Workers>, KeyStore),
-    asked: Arc<dyn Worker>,
+    (asked, part): (Arc<dyn Worker>, Option<Arc<WorkerPart>>),
     api_addr: SocketAddr,
 ) -> anyhow::Result<Areas> {
     if !config.trusted_proxies.is_empty() && config.public_url.is_none() {
@@ -149,7 +150,7 @@ pub async fn areas(
         events: making.events(),
         billing: making.billing(&access, provider.clone(), base_url)?,
         office: making.office(&web, &access),
-        docs: making.docs(&web, &access, &compute, provider),
+        docs: making.docs(&web, &access, &compute, provider, part),
         web,
         access,
         compute,
@@ -364,6 +365,7 @@ impl Making<'_> {
         access: &Arc<Access>,
         compute: &Arc<Compute>,
         provider: Option<Arc<dyn PaymentProvider>>,
+        part: Option<Arc<WorkerPart>>,
     ) -> Arc<Docs> {
         Arc::new(Docs {
             searches: Searches::new(),
@@ -379,6 +381,8 @@ impl Making<'_> {
             provider,
             provider_probe: Probe::new("payment provider", health::PROVIDER_SLOW)
                 .believed_for(health::PROVIDER_BELIEVED),
+            part,
+            line_counted: Default::default(),
         })
     }
 }

@@ -11,7 +11,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
-use metrics::{counter, gauge};
+use metrics::gauge;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -122,18 +122,8 @@ async fn page(State(state): State<Arc<WorkerState>>) -> impl IntoResponse {
     let (usage, devices) = (state.here.usage(), state.here.devices());
     state.telemetry.record(|| {
         operations::show_engine(&usage, &devices);
-        counter!("ango_fleet_key_misses_total").absolute(state.part.key_misses());
-        counter!("ango_fleet_device_busy_seconds_total").absolute(usage.busy.as_secs());
-        counter!("ango_fleet_redeliveries_total").absolute(state.part.redelivered());
-        let [found, missed] = state.part.operands_remembered();
-        counter!("ango_fleet_operands_remembered_total").absolute(found);
-        counter!("ango_fleet_operand_misses_total").absolute(missed);
-        for (name, value) in
-            [("ango_fleet_taken", state.part.running()), ("ango_fleet_broker_up", u64::from(state.part.hears()))]
-        {
-            gauge!(name).set(value as f64);
-        }
-        gauge!("ango_fleet_remembered_bytes").set(state.part.remembered_bytes() as f64);
+        operations::show_part(&state.part, &usage);
+        gauge!("ango_fleet_broker_up").set(f64::from(u8::from(state.part.hears())));
     });
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], state.telemetry.render())
 }

@@ -30,12 +30,14 @@ pub async fn give_back_forsaken(compute: &Compute) -> Result<(), store::Error> {
     compute.ledger.give_back_forsaken(silent_since).await
 }
 
-/// Removes the records of nodes that do not come back: their leases, and their sessions that were never ended.
+/// Removes the records of nodes that do not come back: their leases, their sessions that were never ended, and the circuits of
+/// their processes.
 ///
 /// # Errors
 /// When the database does not answer.
 pub async fn forget(compute: &Compute) -> Result<(), store::Error> {
     let before = compute.clock.now().0 - LEFT_BEHIND.as_micros() as i64;
     compute.store.lose_forsaken_sessions(before).await?;
+    compute.store.forget_circuits().await?;
     compute.store.forget_nodes(before).await.map(drop)
 }

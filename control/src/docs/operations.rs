@@ -1,7 +1,7 @@
 //! The second listener: metrics and probes for operators. It needs no authentication and is on loopback by default.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use api::health::HealthStatus;
@@ -12,17 +12,20 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use fleet::presence::Presence;
 use metrics::{counter, gauge};
-use store::{Backlog, LockoutKind};
+use store::{Backlog, LineLength, LockoutKind};
 use tokio::time::timeout;
 
 use super::{Docs, health};
 use crate::access::limits::Period;
 use crate::clock::Timestamp;
-use crate::work::fleet::{Fleet, POOL};
+use crate::compute::operation::life::line::Line;
+use crate::work::fleet::{Fleet, POOL, WorkerPart};
 use crate::work::{DeviceFacts, DeviceState, Usage};
 
 /// Timeout for reading what waits in the database.
 const BACKLOG_TIMEOUT: Duration = Duration::from_secs(2);
+/// The length of the waiting line is counted at most once in this time, because every API node counts the rows of all.
+const LINE_COUNTED: Duration = Duration::from_secs(5);
 
 /// Makes the routes of the second listener.
 pub fn router(docs: Arc<Docs>) -> Router {
@@ -41,6 +44,9 @@ async fn metrics(State(docs): State<Arc<Docs>>) -> impl IntoResponse {
     // without the database the page has the other figures, and the last ones of the backlog
     if let Ok(Ok(backlog)) = timeout(BACKLOG_TIMEOUT, docs.compute.store.backlog()).await {
         show_backlog(&docs, &backlog);
+    }
+    if docs.compute.line.is_some() {
+        look_at_line(&docs).await;
     }
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], page(&docs))
 }
@@ -61,6 +67,28 @@ fn show_backlog(docs: &Docs, backlog: &Backlog) {
         gauge!("ango_suspended_accounts").set(backlog.suspended_accounts as f64);
         let unbilled = backlog.billed_through.map_or(0, |through| Period::of(now).month - 1 - through);
         gauge!("ango_unbilled_months").set(unbilled as f64);
+    });
+}
+
+/// Counts the waiting line of the fleet, unless it was counted a moment ago. Without the database the page has the last figures.
+async fn look_at_line(docs: &Docs) {
+    // another scrape counts at the moment
+    let Ok(mut counted) = docs.line_counted.try_lock() else { return };
+    if counted.is_some_and(|at| at.elapsed() < LINE_COUNTED) {
+        return;
+    }
+    *counted = Some(Instant::now());
+    if let Ok(Ok(length)) = timeout(BACKLOG_TIMEOUT, docs.compute.store.line_length()).await {
+        show_line_length(docs, &length);
+    }
+}
+
+fn show_line_length(docs: &Docs, LineLength { waiting, released, oldest_us }: &LineLength) {
+    docs.web.telemetry.record(|| {
+        for (state, count) in [("waiting", waiting), ("released", released)] {
+            gauge!("ango_fleet_operations", "state" => state).set(*count as f64);
+        }
+        gauge!("ango_fleet_oldest_operation_seconds").set(oldest_us.unwrap_or(0).max(0) as f64 / 1e6);
     });
 }
 
@@ -98,6 +126,12 @@ pub fn page(docs: &Docs) -> String {
         }
         if let Some(fleet) = compute.workers.fleet() {
             show_fleet(fleet);
+        }
+        if let Some(line) = &compute.line {
+            show_line(line);
+        }
+        if let Some(part) = &docs.part {
+            show_part(part, &usage);
         }
         if let Some(cache) = &access.cache_store {
             gauge!("ango_cache_store_open").set(f64::from(u8::from(cache.is_open())));
@@ -152,6 +186,29 @@ fn show_fleet(fleet: &Fleet) {
     ] {
         counter!(name).absolute(count.load(Ordering::Relaxed));
     }
+}
+
+/// Shows what this API node did with operations of the waiting line.
+fn show_line(line: &Line) {
+    let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    counter!("ango_fleet_operations_released_total").absolute(count(&line.counts.released));
+    counter!("ango_fleet_operations_released_again_total").absolute(count(&line.counts.released_again));
+    counter!("ango_fleet_given_up_total", "work" => "operations", "by" => "api").absolute(count(&line.counts.given_up));
+}
+
+/// Sets the metrics of a worker of a fleet. Call this within `Telemetry::record`.
+pub fn show_part(part: &WorkerPart, usage: &Usage) {
+    counter!("ango_fleet_key_misses_total").absolute(part.key_misses());
+    counter!("ango_fleet_device_busy_seconds_total").absolute(usage.busy.as_secs());
+    counter!("ango_fleet_redeliveries_total").absolute(part.redelivered());
+    for (work, count) in ["requests", "operations"].into_iter().zip(part.given_up()) {
+        counter!("ango_fleet_given_up_total", "work" => work, "by" => "worker").absolute(count);
+    }
+    let [remembered, missed] = part.operands_remembered();
+    counter!("ango_fleet_operands_remembered_total").absolute(remembered);
+    counter!("ango_fleet_operand_misses_total").absolute(missed);
+    gauge!("ango_fleet_remembered_bytes").set(part.remembered_bytes() as f64);
+    gauge!("ango_fleet_taken").set(part.running() as f64);
 }
 
 /// Answers 200 unless the node is stopping or its database does not answer or takes no writes (readings O2).

@@ -34,6 +34,7 @@ pub mod pages;
 pub mod password_links;
 pub mod provider_events;
 pub mod request_counts;
+pub mod running_circuits;
 pub mod schema;
 pub mod seeds;
 pub mod server_secret;
@@ -120,7 +121,7 @@ pub use units::Unit;
 pub use usage_bills::UsageBillRecord;
 pub use user_keys::{UserKeyMade, UserKeysSeen};
 pub use users::{ExternalUser, FirstUser, NewExternalUser, NewUser, User};
-pub use waiting_line::{LineEnd, NewWaiting, Released, Waiting};
+pub use waiting_line::{LineEnd, LineLength, NewWaiting, Released, Waiting};
 pub use webhooks::Webhook;
 
 /// Errors of the database.

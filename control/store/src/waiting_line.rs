@@ -5,6 +5,7 @@
 //! All times are of the database's clock, because clocks of nodes differ.
 
 use crate::database::{Sql, Tx, clock, from_row, locking, values};
+use crate::running_circuits::{self, running};
 use crate::{Error, Result, Store};
 
 /// The node of all operations and reservations in the line. Nodes of a fleet settle them for each other.
@@ -60,6 +61,14 @@ pub struct Released {
 
 from_row!(Released { op_id, account_id, epoch, left_us, cancelled, transfer_id, work_object, checkpoint, booking });
 
+/// A released operation with its tag.
+struct Tagged {
+    released: Released,
+    tag: i64,
+}
+
+from_row!(Tagged { released as part, tag });
+
 /// An operation in the line, as lists show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
@@ -84,6 +93,19 @@ pub struct Waiting {
 }
 
 from_row!(Waiting { op_id, account_id, released, epoch, done, cancelled, transfer_id, work_object, checkpoint });
+
+/// The length of the line, for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LineLength {
+    /// Number of operations that wait.
+    pub waiting: i64,
+    /// Number of operations that are released to the workers.
+    pub released: i64,
+    /// How long ago the oldest operation that waits entered the line, in microseconds. `None`: no operation waits.
+    pub oldest_us: Option<i64>,
+}
+
+from_row!(LineLength { waiting, released, oldest_us });
 
 /// Microseconds of a cost of one unit at weight 1 in the tags. A larger number rounds less.
 const TAG_UNIT: i64 = 1 << 10;
@@ -120,7 +142,7 @@ impl Store {
                     $limit,
                     ") RETURNING op_id, account_id, epoch, deadline - ",
                     $clock,
-                    " AS left_us, cancelled, transfer_id, work_object, checkpoint, booking"
+                    " AS left_us, cancelled, transfer_id, work_object, checkpoint, booking, tag"
                 )
             };
         }
@@ -134,14 +156,13 @@ impl Store {
                 "LEAST($3, GREATEST(0, $1 - (SELECT COUNT(*) FROM waiting_line WHERE released))) FOR UPDATE SKIP LOCKED"
             ),
         };
-        let released: Vec<Released> = tx.fetch_all(sql, values![room, lease_us, most]).await?;
-        for Released { op_id, .. } in &released {
-            let sql = "UPDATE waiting_line_time SET tag = (SELECT tag FROM waiting_line WHERE op_id = $1) \
-                 WHERE id = 1 AND tag < (SELECT tag FROM waiting_line WHERE op_id = $1)";
-            tx.execute(sql, values![op_id]).await?;
+        let tagged: Vec<Tagged> = tx.fetch_all(sql, values![room, lease_us, most]).await?;
+        if let Some(largest) = tagged.iter().map(|one| one.tag).max() {
+            let sql = "UPDATE waiting_line_time SET tag = $1 WHERE id = 1 AND tag < $1";
+            tx.execute(sql, values![largest]).await?;
         }
         tx.commit().await?;
-        Ok(released)
+        Ok(tagged.into_iter().map(|one| one.released).collect())
     }
 
     /// Notes the progress of a release: so many units are done, or 0 if a worker has just begun. The release then counts for
@@ -209,6 +230,22 @@ impl Store {
         self.db.fetch_all(sql, values![limit]).await
     }
 
+    /// Returns the length of the line.
+    pub async fn line_length(&self) -> Result<LineLength> {
+        macro_rules! length {
+            ($clock:expr) => {
+                concat!(
+                    "SELECT (SELECT COUNT(*) FROM waiting_line WHERE NOT released) AS waiting, ",
+                    "(SELECT COUNT(*) FROM waiting_line WHERE released) AS released, ",
+                    $clock,
+                    " - (SELECT MIN(entered_at) FROM waiting_line WHERE NOT released AND entered_at > 0) AS oldest_us"
+                )
+            };
+        }
+        let sql = Sql { sqlite: length!(clock!(sqlite)), postgres: length!(clock!(postgres)) };
+        self.db.fetch_one(sql, values![]).await
+    }
+
     /// Names the object of the last checkpoint of a release. Returns the object of the checkpoint before. `None`: the operation
     /// has ended, or was released again.
     pub async fn note_checkpoint(&self, op_id: &str, epoch: i64, object: &str) -> Result<Option<Option<String>>> {
@@ -242,15 +279,11 @@ impl Store {
 /// Enters operations in the line, behind the operations of their account. The fleet holds their reservations from now on.
 ///
 /// # Errors
-/// [`Error::TooManyWait`]: as many operations that are counted with it are in the line as may be.
+/// [`Error::TooManyWait`]: as many operations that are counted with it are in the line, or run for a client that waits, as may be.
 /// [`Error::ReservationLost`]: the reservation is no longer open.
-pub(crate) async fn enter_all(tx: &mut Tx, new: impl Iterator<Item = &NewWaiting>) -> Result<()> {
+pub(crate) async fn enter_all(tx: &mut Tx, new: impl Iterator<Item = &NewWaiting> + Clone) -> Result<()> {
+    running_circuits::lock(tx, new.clone().map(|new| new.counted.as_str()).collect()).await?;
     for new in new {
-        let (counted,): (i64,) =
-            tx.fetch_one("SELECT COUNT(*) FROM waiting_line WHERE counted = $1", values![&new.counted]).await?;
-        if counted >= new.counted_max {
-            return Err(Error::TooManyWait);
-        }
         if let Some(transfer_id) = &new.transfer_id {
             let sql = "UPDATE open_reservations SET node_id = $2 WHERE transfer_id = $1";
             if tx.execute(sql, values![transfer_id, FLEET]).await? == 0 {
@@ -261,13 +294,17 @@ pub(crate) async fn enter_all(tx: &mut Tx, new: impl Iterator<Item = &NewWaiting
         macro_rules! enter {
             ($clock:expr, $larger:expr) => {
                 concat!(
-                    "INSERT INTO waiting_line (op_id, account_id, counted, tag, deadline, transfer_id, work_object, booking) \
-                     VALUES ($1, $2, $3, $4 + ",
+                    "INSERT INTO waiting_line (op_id, account_id, counted, tag, deadline, transfer_id, work_object, booking, \
+                     entered_at) SELECT $1, $3, $2, $4 + ",
                     $larger,
                     "((SELECT tag FROM waiting_line_time WHERE id = 1), \
-                     COALESCE((SELECT MAX(tag) FROM waiting_line WHERE account_id = $2), 0)), $5 + ",
+                     COALESCE((SELECT MAX(tag) FROM waiting_line WHERE account_id = $3), 0)), $5 + ",
                     $clock,
-                    ", $6, $7, $8)"
+                    ", $6, $7, $8, ",
+                    $clock,
+                    " WHERE ",
+                    running!($clock),
+                    " < $9"
                 )
             };
         }
@@ -275,15 +312,18 @@ pub(crate) async fn enter_all(tx: &mut Tx, new: impl Iterator<Item = &NewWaiting
         let step = new.cost.clamp(1, COST_MAX) * TAG_UNIT / new.weight.max(1);
         let values = values![
             &new.op_id,
-            &new.account_id,
             &new.counted,
+            &new.account_id,
             step,
             new.left_us,
             new.transfer_id.as_deref(),
             &new.work_object,
             &new.booking,
+            new.counted_max,
         ];
-        tx.execute(sql, values).await?;
+        if tx.execute(sql, values).await? == 0 {
+            return Err(Error::TooManyWait);
+        }
     }
     Ok(())
 }

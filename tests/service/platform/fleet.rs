@@ -7,6 +7,7 @@ use client::Preset;
 use client::ckks::PartKind;
 use control::admin::Operator;
 use control::caller::Role;
+use control::config::NodeRole;
 use serde_json::json;
 use tests_service::fleet::Fleet;
 use tests_service::gates::{
@@ -419,4 +420,58 @@ async fn o2_health_tells_the_broker_and_the_object_store_of_a_fleet() {
     fleet.has_ready_workers(1).await;
     let metrics = fleet.api[0].operations_get("/metrics").await;
     assert!(metrics.text().contains("ango_fleet_workers{pool=\"default\",state=\"ready\"} 1"), "{}", metrics.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_waiting_line_is_seen_in_the_metrics_of_every_api_node() {
+    let Some(mut fleet) = Fleet::start(2, 0, |_| ()).await else { return };
+    let account = Account::open(&fleet.api[0], Preset::Fast128).await;
+    let circuit = account.circuit(&and_netlist(1), json!([account.value(&[true; 2])]));
+    let op_id = account.begin(&circuit).await;
+    let (waiting, oldest) = ("ango_fleet_operations{state=\"waiting\"}", "ango_fleet_oldest_operation_seconds");
+    for node in &fleet.api {
+        node.metric_becomes(waiting, |count| count == 1.0).await;
+        node.metric_becomes(oldest, |seconds| seconds > 0.0 && seconds < 600.0).await;
+    }
+    // as if a node had released the operation and had died
+    let sql = format!("UPDATE waiting_line SET epoch = 1 WHERE op_id = '{op_id}'");
+    psql(&fleet.api[0].running().config().database_url, &sql);
+    let (key, session, secret) = (account.key.clone(), account.session.clone(), account.secret);
+    drop(account);
+    fleet.add_worker(None).await;
+    let account = Account { server: &fleet.api[0], key, session, secret };
+    account.ended(&op_id).await;
+    for node in &fleet.api {
+        node.metric_becomes(waiting, |count| count == 0.0).await;
+        node.metric_becomes(oldest, |seconds| seconds == 0.0).await;
+    }
+    for name in ["ango_fleet_operations_released_total", "ango_fleet_operations_released_again_total"] {
+        let counts = [fleet.api[0].metric(name).await, fleet.api[1].metric(name).await];
+        assert_eq!(counts[0] + counts[1], 1.0, "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_an_api_node_and_a_worker_has_the_metrics_of_both() {
+    let Some(fleet) = Fleet::start(1, 1, |_| ()).await else { return };
+    let api = fleet.api[0].running().config();
+    let both = TestServer::with(|config| {
+        config.database_url = api.database_url.clone();
+        config.secret = api.secret.clone();
+        fleet.member.join(config, NodeRole::All);
+    });
+    let page = both.await.operations_get("/metrics").await;
+    let worker = Request::get("/metrics").send(fleet.workers[0].metrics_addr).await;
+    let has = |page: &str, name: &str| page.lines().any(|line| line.starts_with(name));
+    for name in [
+        "ango_fleet_key_misses_total ",
+        "ango_fleet_redeliveries_total ",
+        "ango_fleet_device_busy_seconds_total ",
+        "ango_fleet_given_up_total{",
+        "ango_fleet_taken ",
+        "ango_fleet_broker_up ",
+    ] {
+        assert!(has(page.text(), name) && has(worker.text(), name), "{name}: {}", page.text());
+    }
+    assert!(has(page.text(), "ango_fleet_operations_released_total "), "{}", page.text());
 }

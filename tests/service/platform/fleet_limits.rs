@@ -3,11 +3,14 @@
 
 use std::time::{Duration, Instant};
 
-use control::caller::{Plan, PlanLimits, Role};
-use control::config::Config;
+use client::Preset;
+use control::admin::lockouts::LockoutChoice;
+use control::admin::{self, Operator};
+use control::caller::{Environment, Plan, PlanLimits, Role};
+use control::config::{BrokerUrl, Config};
 use serde_json::json;
 use tests_service::fleet::Fleet;
-use tests_service::gates::SESSIONS;
+use tests_service::gates::{Account, CHAIN_BITS, CIRCUITS, SESSIONS, and_netlist, chain_netlist};
 use tests_service::http::Request;
 use tests_service::{PATIENCE, TestServer};
 
@@ -158,4 +161,115 @@ async fn a17_revoked_keys_and_ended_tokens_are_refused_by_every_api_node_without
     becomes(other, of_key, 401).await;
     one.send(Request::new("POST", "/api/v1/user/logout").key(&user.token)).await.ok(200);
     becomes(other, of_user, 401).await;
+}
+
+#[tokio::test]
+async fn a17_what_an_operator_changes_holds_on_every_api_node_without_waiting() {
+    let Some(fleet) = pair(|config| config.believed_for = NOT_BY_THEMSELVES).await else { return };
+    let nodes = [&fleet.api[0], &fleet.api[1]];
+    let config = fleet.api[0].running().config().clone();
+    let of = |key: &str| Request::get(SESSIONS).key(key);
+    let make = || admin::create_key(&config, Role::AccountAdmin, Environment::Test, None, Some(Plan::Enterprise));
+    let (one, other, last) = (make().await.unwrap(), make().await.unwrap(), make().await.unwrap());
+    for node in nodes {
+        for made in [&one, &other, &last] {
+            node.send(of(&made.key)).await.ok(200);
+        }
+    }
+    let operator = Operator::open(&config).await.unwrap();
+    operator.revoke_key(&one.key_id).await.unwrap();
+    operator.revoke_keys_of_account(&other.account_id).await.unwrap();
+    for node in nodes {
+        becomes(node, of(&one.key), 401).await;
+        becomes(node, of(&other.key), 401).await;
+    }
+    // both nodes lock the network, and the operator ends the lock
+    for number in 0..20 {
+        nodes[number % 2].send(of(&format!("svc_live_{number:032x}"))).await;
+    }
+    for node in nodes {
+        becomes(node, of(&last.key), 429).await;
+    }
+    let asked = Instant::now();
+    while operator.clear_lockouts(&config, &LockoutChoice::All).await.unwrap() == 0 {
+        assert!(asked.elapsed() < PATIENCE, "the lock was not shared");
+    }
+    for node in nodes {
+        becomes(node, of(&last.key), 200).await;
+    }
+    // without the broker the command does its work all the same
+    let mut away = config.clone();
+    away.fleet.broker = Some(BrokerUrl::read("nats://127.0.0.1:9").unwrap());
+    let operator = Operator::open(&away).await.unwrap();
+    assert_eq!(operator.revoke_key(&last.key_id).await.unwrap(), [last.key_id.as_str()]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_s_circuits_whose_clients_wait_are_bounded_on_all_api_nodes_together() {
+    let Some(fleet) = Fleet::start(2, 1, |config| config.circuits.running_max = 2).await else { return };
+    let account = Account::open(&fleet.api[0], Preset::Fast128).await;
+    let bits = account.value(&[true; CHAIN_BITS]);
+    let send = |circuit: serde_json::Value, node: usize| {
+        let request = Request::post(CIRCUITS, &circuit).key(&account.key);
+        tokio::spawn(request.send(fleet.api[node].address))
+    };
+    // a circuit on each node, which run until their session ends
+    let long = account.circuit(&chain_netlist(4000), json!([bits]));
+    let running = [send(long.clone(), 0), send(long.clone(), 1)];
+    let asked = Instant::now();
+    while fleet.workers[0].usage().operations < 2 {
+        assert!(asked.elapsed() < PATIENCE, "the circuits do not run");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let short = account.circuit(&and_netlist(1), json!([account.value(&[true; 2])]));
+    for node in 0..2 {
+        send(short.clone(), node).await.unwrap().error(429, "RATE_LIMITED");
+        // the circuits of the waiting line are counted with them
+        let waits = Request::post(CIRCUITS, &short).key(&account.key).header("Prefer", "respond-async");
+        fleet.api[node].send(waits).await.error(429, "RATE_LIMITED");
+    }
+    assert_eq!(account.send(Request::delete(account.path(""))).await.status, 204);
+    for circuit in running {
+        circuit.await.unwrap().error(404, "SESSION_NOT_FOUND");
+    }
+    // a place is free again before the answer of its circuit comes
+    let account = Account::open(&fleet.api[1], Preset::Fast128).await;
+    let short = account.circuit(&and_netlist(1), json!([account.value(&[true; 2])]));
+    for turn in 0..4 {
+        let twice = [turn % 2, 0].map(|node| {
+            let request = Request::post(CIRCUITS, &short).key(&account.key);
+            tokio::spawn(request.send(fleet.api[node].address))
+        });
+        for answer in twice {
+            answer.await.unwrap().ok(200);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn l1_api_nodes_share_a_network_s_limit_of_a_day() {
+    const LIMIT: u64 = 160;
+    let Some(fleet) = pair(|config| config.plan_limits.anonymous = limits(LIMIT, 10_000)).await else { return };
+    let addresses = [fleet.api[0].address, fleet.api[1].address];
+    let lanes: Vec<_> = (0..8_usize)
+        .map(|lane| {
+            tokio::spawn(async move {
+                let mut passed = 0;
+                for turn in 0..50 {
+                    let answer = Request::get(PRICING).send(addresses[(lane + turn) % 2]).await;
+                    match answer.status {
+                        200 => passed += 1,
+                        _ => drop(answer.error(429, "RATE_LIMITED")),
+                    }
+                }
+                passed
+            })
+        })
+        .collect();
+    let mut passed = 0;
+    for lane in lanes {
+        passed += lane.await.unwrap();
+    }
+    // each node may admit a sixteenth more
+    assert!((LIMIT..=LIMIT + 2 * (LIMIT / 16)).contains(&passed), "{passed}");
 }

@@ -46,6 +46,11 @@ pub async fn tour(store: &Store) -> store::Result<()> {
     store.note_checkpoint("op_9", 1, "object").await?;
     store.waiting("op_9").await?;
     store.waiting_line(9).await?;
+    store.line_length().await?;
+    store.begin_circuit("op_8", "session", "node_1", 9).await?;
+    store.end_circuit("op_8").await?;
+    store.forget_circuits().await?;
+    store.take_units("addr_1@5", 1, 9, 5).await?;
     store.work_objects().await?;
     store.reservations_without_operation(9).await?;
     Ok(())

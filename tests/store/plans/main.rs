@@ -20,6 +20,8 @@ const SMALL: &[&str] = &[
     "jobs",
     // small, because a reservation's row exists only while its work runs
     "open_reservations",
+    // small for the same reason
+    "running_circuits",
     // empty: SQLite's tables of the release before
     "circuit_operations",
     "arithmetic_operations",

@@ -310,6 +310,11 @@ const ROWS: &[(i64, &str)] = &[
         "INSERT INTO waiting_line (op_id, account_id, counted, tag, released, epoch, released_until, deadline, done, cancelled, transfer_id, \
          work_object, checkpoint, booking) VALUES ('op_7', 'acct_1', 'account', 1, TRUE, 2, 3, 4, 5, FALSE, 't_1', 'work', 'values', '{}')",
     ),
+    (45, "UPDATE waiting_line SET entered_at = 7 WHERE op_id = 'op_7'"),
+    (
+        45,
+        "INSERT INTO running_circuits (op_id, counted, node_id, generation) VALUES ('op_8', 'session', 'node_1', -9223372036854775808)",
+    ),
     (42, "INSERT INTO moves (id, source_id, begun_at, ended_at) VALUES (1, 'a database', 5, 6)"),
 ];
 

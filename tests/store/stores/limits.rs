@@ -105,6 +105,25 @@ on_both! {
         assert_eq!(taken, 7);
     }
 
+    async fn l1_units_of_a_day_are_taken_up_to_the_limit_and_go_with_the_day(store: Store) {
+        let day_end = 1_000_000_000;
+        let take = async |units: i64| store.take_units("addr_1@5", units, 10, day_end).await.unwrap();
+        assert_eq!((take(11).await, take(4).await, take(4).await), (None, Some(4), Some(8)));
+        assert_eq!((take(4).await, take(2).await, take(1).await), (None, Some(10), None));
+        assert_eq!(store.take_units("addr_2@5", 1, 10, day_end).await.unwrap(), Some(1));
+        // the day is long over
+        assert_eq!(store.forget_full_buckets(60_000_000).await.unwrap(), 2);
+    }
+
+    async fn l1_of_many_that_take_units_at_once_as_many_get_them_as_there_are(store: Store) {
+        let mut taking = tokio::task::JoinSet::new();
+        for _ in 0..40 {
+            let store = store.clone();
+            taking.spawn(async move { store.take_units("addr_1@5", 3, 10, i64::MAX / 2).await.unwrap().is_some() });
+        }
+        assert_eq!(taking.join_all().await.into_iter().filter(|taken| *taken).count(), 3);
+    }
+
     async fn a21_failures_of_all_nodes_add_up_and_every_change_is_told_once(store: Store) {
         let known = store.add_lockout_failures(&[failed(1, &[10, 11])], add).await.unwrap();
         assert_eq!((&known[0].failures[..], known[0].locked_until), (&[10, 11][..], None));

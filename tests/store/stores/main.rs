@@ -28,6 +28,7 @@ mod api_keys;
 mod audit;
 mod ciphertexts;
 mod encryption_keys;
+mod fairness;
 mod groups;
 mod invoices;
 mod kept_answers;

@@ -6,7 +6,7 @@ use api::circuits::OperationStatus;
 use super::*;
 
 /// An operation for the waiting line of a fleet.
-fn waiting(op_id: &str, account_id: &str) -> NewWaiting {
+pub fn waiting(op_id: &str, account_id: &str) -> NewWaiting {
     NewWaiting {
         op_id: op_id.to_owned(),
         account_id: account_id.to_owned(),
@@ -22,7 +22,7 @@ fn waiting(op_id: &str, account_id: &str) -> NewWaiting {
 }
 
 /// The unit that records an operation and enters it in the line.
-fn in_line(new: NewWaiting) -> Unit {
+pub fn in_line(new: NewWaiting) -> Unit {
     let of = NewOperationOf::Arithmetic(NewArithmetic {
         key_id: "key_1".to_owned(),
         environment: Environment::Live,
@@ -34,7 +34,7 @@ fn in_line(new: NewWaiting) -> Unit {
 }
 
 /// The unit that ends an operation of the line.
-fn left_by(op_id: &str, status: OperationStatus, line: LineEnd) -> Unit {
+pub fn left_by(op_id: &str, status: OperationStatus, line: LineEnd) -> Unit {
     let end = OperationEnd {
         op_id: op_id.to_owned(),
         status,
@@ -133,6 +133,63 @@ on_both! {
         assert_eq!(third[0].op_id, "op_3");
         assert_eq!(store.waiting_line(9).await.unwrap().len(), 2);
         assert_eq!(store.work_objects().await.unwrap().len(), 2);
+    }
+
+    async fn the_length_of_the_line_tells_what_waits_and_since_when(store: Store) {
+        let empty = LineLength { waiting: 0, released: 0, oldest_us: None };
+        assert_eq!(store.line_length().await.unwrap(), empty);
+        for name in ["op_1", "op_2", "op_3"] {
+            store.submit(in_line(waiting(name, "acct_1"))).await.unwrap();
+        }
+        store.release_waiting(1, 9, 1_000_000_000).await.unwrap();
+        let length = store.line_length().await.unwrap();
+        assert_eq!((length.waiting, length.released), (2, 1));
+        assert!((0..60_000_000).contains(&length.oldest_us.unwrap()), "{length:?}");
+        store.release_waiting(9, 9, 1_000_000_000).await.unwrap();
+        assert_eq!(store.line_length().await.unwrap(), LineLength { waiting: 0, released: 3, oldest_us: None });
+    }
+
+    async fn circuits_of_a_session_are_bounded_on_all_living_nodes_together(store: Store) {
+        let lease = 60_000_000;
+        for node in ["node_1", "node_2"] {
+            store.begin_generation(node, 5, lease).await.unwrap();
+        }
+        let begin = async |op: &str, node: &str| store.begin_circuit(op, "session", node, 2).await.unwrap();
+        assert!(begin("op_1", "node_1").await && begin("op_2", "node_2").await);
+        assert!(!begin("op_3", "node_1").await);
+        assert!(store.begin_circuit("op_3", "another", "node_1", 2).await.unwrap());
+        // the circuits of the line are counted with them, in both directions
+        let new = NewWaiting { counted: "session".to_owned(), counted_max: 2, ..waiting("op_4", "acct_1") };
+        let enter = async || store.submit(in_line(new.clone())).await;
+        assert!(matches!(enter().await, Err(store::Error::TooManyWait)));
+        store.end_circuit("op_1").await.unwrap();
+        enter().await.unwrap();
+        assert!(!begin("op_5", "node_1").await);
+        // a process that ended counts no more: its node began again, or fell silent
+        store.begin_generation("node_2", 6, lease).await.unwrap();
+        assert!(begin("op_5", "node_1").await && !begin("op_6", "node_2").await);
+        store.begin_generation("node_1", 5, -1).await.unwrap();
+        assert!(begin("op_6", "node_2").await && !begin("op_7", "node_2").await);
+        assert_eq!(store.forget_circuits().await.unwrap(), 1);
+        assert!(!begin("op_7", "node_2").await);
+    }
+
+    async fn circuits_that_begin_at_once_do_not_pass_the_bound(store: Store) {
+        store.begin_generation("node_1", 5, 60_000_000).await.unwrap();
+        let mut beginning = tokio::task::JoinSet::new();
+        for number in 0..40 {
+            let store = store.clone();
+            beginning.spawn(async move {
+                let name = format!("op_{number}");
+                if number % 2 == 0 {
+                    return store.begin_circuit(&name, "session", "node_1", 5).await.unwrap();
+                }
+                let new = NewWaiting { counted: "session".to_owned(), counted_max: 5, ..waiting(&name, &format!("acct_{number}")) };
+                store.submit(in_line(new)).await.is_ok()
+            });
+        }
+        let begun = beginning.join_all().await;
+        assert_eq!(begun.into_iter().filter(|begun| *begun).count(), 5);
     }
 
     async fn the_fleet_holds_the_reservations_of_the_line_until_their_operations_end(store: Store) {

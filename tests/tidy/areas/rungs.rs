@@ -121,6 +121,7 @@ pub const STORE: Crate = Crate {
             "password_links",
             "provider_events",
             "request_counts",
+            "running_circuits",
             "server_secret",
             "session_values",
             "sign_ins",

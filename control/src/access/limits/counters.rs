@@ -8,8 +8,12 @@
 //!
 //! Units that a node has reserved count as used on the other nodes. A node gives them back when the account is idle. If
 //! a node dies, its reserved units count as used until the day ends.
+//!
+//! Callers without a key are counted by their network. The API nodes of a fleet share such a network's limit of a day
+//! ([`network`]); other nodes count networks alone.
 
 mod count;
+mod network;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,6 +28,8 @@ use super::period::Period;
 use crate::caller::PlanLimits;
 use crate::clock::Timestamp;
 use count::Count;
+
+pub use network::Networks;
 
 /// Largest number of subjects in memory. Requests of further subjects pass uncounted.
 const SUBJECTS_MAX: usize = 100_000;
@@ -78,12 +84,13 @@ impl LimitReached {
 pub struct Counters {
     store: Store,
     counts: Mutex<HashMap<Subject, Count>>,
+    networks: Networks,
 }
 
 impl Counters {
-    /// Creates empty counters.
-    pub fn new(store: Store) -> Counters {
-        Counters { store, counts: Mutex::default() }
+    /// Creates empty counters. `networks`: whether nodes share the limits of callers without keys.
+    pub fn new(store: Store, networks: Networks) -> Counters {
+        Counters { store, counts: Mutex::default(), networks }
     }
 
     /// Takes units, if the limits permit it. Returns the day and month that the units count for.
@@ -109,22 +116,6 @@ impl Counters {
                 None => Ok(Period::of(now)),
             },
         }
-    }
-
-    /// Takes units for a caller without a key. Such a request must not cause a write to the database, so each node
-    /// counts alone: the limit applies to each node by itself, and a restart clears the count.
-    pub fn take_here(
-        &self,
-        subject: &Subject,
-        limits: PlanLimits,
-        units: i64,
-        now: Timestamp,
-    ) -> Result<Period, LimitReached> {
-        let taken = self.at_request(subject, limits, now, |count| {
-            count.local = true;
-            count.take_alone(units).map(|()| count.period)
-        });
-        taken.unwrap_or(Ok(Period::of(now)))
     }
 
     /// Runs `act` on the count of a subject that makes a request. `None`: the memory for subjects is full.

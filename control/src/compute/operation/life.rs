@@ -2,6 +2,7 @@
 //! record that the client reads later.
 
 pub mod line;
+mod place;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ use store::{
 };
 
 use self::line::Booking;
+use self::place::Place;
 use super::running::{Counted, Running, TooMany};
 use crate::billing::charge::microseconds;
 use crate::billing::ledger::{PaidBy, Reservation};
@@ -110,6 +112,8 @@ pub struct Begun {
     limit: (Option<Counted>, usize),
     /// Whether the operation enters the waiting line of the fleet.
     in_line: bool,
+    /// The operation's place among those of all API nodes that are counted with it.
+    place: Option<Place>,
 }
 
 /// Enters an operation in the list of what this process computes, and reserves what the operation takes. Of the operations
@@ -126,7 +130,16 @@ pub async fn begin(
     // the database counts the operations of the waiting line
     let waits_in_line = compute.line.is_some() && !reply.waits;
     let counted = limit.0.clone().filter(|_| !waits_in_line);
-    let running = compute.operations.begin(op_id.clone(), counted, limit.1).map_err(|TooMany| too_many(&limit))?;
+    let running = compute.operations.begin(op_id.clone(), counted.clone(), limit.1);
+    let running = running.map_err(|TooMany| too_many(&limit))?;
+    // other API nodes of the fleet run operations that are counted with this one
+    let place = match (&compute.line, &counted) {
+        (Some(_), Some(counted)) => {
+            let place = Place::take(compute, &op_id, &counted.text(), limit.1).await?;
+            Some(place.ok_or_else(|| too_many(&limit))?)
+        }
+        _ => None,
+    };
     Ok(Begun {
         reservation: compute.ledger.reserve(by, wanted, created_at).await?,
         _unfinished: compute.unfinished.enter(),
@@ -140,6 +153,7 @@ pub async fn begin(
         epoch: None,
         limit,
         in_line: waits_in_line,
+        place,
     })
 }
 
@@ -213,7 +227,17 @@ impl<K: Kind> Asked<K> {
 
     /// Waits for the end. An operation without results is recorded as such if it has a record, and gives its reservation
     /// back.
-    async fn finish(self) -> Result<Option<Response>, ApiError> {
+    async fn finish(mut self) -> Result<Option<Response>, ApiError> {
+        let place = self.begun.place.take();
+        let ended = self.end().await;
+        // before the answer, so that a client that runs as many circuits as may run can begin the next one
+        if let Some(place) = place {
+            place.leave().await;
+        }
+        ended
+    }
+
+    async fn end(self) -> Result<Option<Response>, ApiError> {
         let Asked { begun, mut kind, end } = self;
         let (status, done, error) = match end.await {
             WorkEnd::Completed { results, figures } => match kind.complete(&begun, results, figures).await {

@@ -2,11 +2,18 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use fleet::broker::Broker;
+use anyhow::Context;
+use bytes::Bytes;
+use fleet::broker::{Broker, Heard, Topic};
 use fleet::member::Ears;
+use tokio::sync::Notify;
 
 use super::FleetConfig;
+
+/// Longest time until a member hears its own word.
+const HEARD_WAIT: Duration = Duration::from_secs(2);
 
 /// The addresses of a broker's servers. `Debug` hides passwords.
 #[derive(Clone)]
@@ -61,6 +68,27 @@ impl Member {
         let broker = connect(config, url, name, makes_queues, &ears).await?;
         Ok(Some(Member { broker, ears, name: name.to_owned() }))
     }
+
+    /// Tells something to all members, and waits until this member hears it too. A process that ends after this has told it: the
+    /// connection holds words back that the broker has not taken.
+    ///
+    /// # Errors
+    /// When the broker does not answer within two seconds.
+    pub async fn tell_and_hear(&self, topic: Topic, content: Bytes) -> anyhow::Result<()> {
+        let (heard, wanted) = (Arc::new(Notify::new()), content.clone());
+        let notified = heard.clone();
+        self.ears.add(Box::new(move |word| {
+            if matches!(word, Heard::Told(told, bytes) if *told == topic && *bytes == wanted) {
+                notified.notify_one();
+            }
+        }));
+        let telling = async {
+            self.broker.tell(topic, content).await?;
+            heard.notified().await;
+            Ok(())
+        };
+        tokio::time::timeout(HEARD_WAIT, telling).await.context("the broker does not answer")?
+    }
 }
 
 #[cfg(feature = "nats")]
@@ -71,7 +99,6 @@ async fn connect(
     makes_streams: bool,
     ears: &Arc<Ears>,
 ) -> anyhow::Result<Arc<dyn Broker>> {
-    use anyhow::Context;
     use fleet::nats::{NatsBroker, NatsConfig, read_servers};
     crate::tls::choose_cryptography();
     let config = NatsConfig {

@@ -66,6 +66,11 @@ impl WorkerPart {
         [&self.serving, &self.operations].map(|part| part.redelivered.load(Ordering::Relaxed)).iter().sum()
     }
 
+    /// Returns how many requests, and how many operations, failed because several workers did not finish them.
+    pub fn given_up(&self) -> [u64; 2] {
+        [&self.serving, &self.operations].map(|part| part.given_up.load(Ordering::Relaxed))
+    }
+
     /// Returns how often a key was not open when its work came.
     pub fn key_misses(&self) -> u64 {
         self.keys.missed()

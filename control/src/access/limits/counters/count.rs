@@ -18,13 +18,13 @@ const BELIEVED: Duration = Duration::from_millis(100);
 pub(super) struct Count {
     pub(super) period: Period,
     /// The database's counts of the day and the month as last read: units used or reserved by any node.
-    shared: [i64; 2],
+    pub(super) shared: [i64; 2],
     /// Units that this node used, minus units given back, that the database does not count yet: for the day and the
     /// month.
-    untold: [i64; 2],
+    pub(super) untold: [i64; 2],
     /// Units reserved by this node and not used yet. The database counts them as used.
-    reserve: i64,
-    limits: [i64; 2],
+    pub(super) reserve: i64,
+    pub(super) limits: [i64; 2],
     /// Units to reserve in advance: a second of a key's burst.
     spare: i64,
     /// The units left according to the database's last answer, and the time of that answer.
@@ -33,8 +33,10 @@ pub(super) struct Count {
     pub(super) settling: Arc<AsyncMutex<()>>,
     /// The time of the last request.
     pub(super) touched: Timestamp,
-    /// Whether the caller has no key. The database does not count such a caller.
+    /// Whether the caller has no key. The database does not count such a caller's months.
     pub(super) local: bool,
+    /// When the database last failed to answer about this network.
+    pub(super) alone_since: Timestamp,
 }
 
 impl Count {
@@ -50,6 +52,7 @@ impl Count {
             settling: Arc::default(),
             touched: now,
             local: false,
+            alone_since: Timestamp(i64::MIN),
         }
     }
 
@@ -152,8 +155,11 @@ impl Count {
     /// Makes a settlement that reports the used units which the database does not count yet. `None`: there is nothing
     /// to report. An idle subject also gives back its reserved units.
     pub(super) fn news(&mut self, subject: &str, idle: bool) -> Option<Settlement> {
+        if self.local {
+            return None;
+        }
         self.release(if idle { 0 } else { self.spare });
-        (!self.local && self.untold != [0; 2]).then(|| self.settlement(subject))
+        (self.untold != [0; 2]).then(|| self.settlement(subject))
     }
 
     fn settlement(&self, subject: &str) -> Settlement {

@@ -4,6 +4,7 @@
 //! node of the last release ends an operation, because the unit of the end compares the release's number.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use api::circuits::OperationStatus;
@@ -60,6 +61,19 @@ pub struct Line {
     checkpoints: CheckpointsOfLine,
     /// Whether this node stops, and other nodes book the operations that it has released.
     stops: watch::Sender<bool>,
+    /// Counts for metrics.
+    pub counts: Counts,
+}
+
+/// Counts of a [`Line`].
+#[derive(Default)]
+pub struct Counts {
+    /// Releases of operations by this node.
+    pub released: AtomicU64,
+    /// Those of them that were not the operation's first release.
+    pub released_again: AtomicU64,
+    /// Operations that this node failed because their end could not be booked, although they were released as often as may be.
+    pub given_up: AtomicU64,
 }
 
 /// How an operation is booked.
@@ -125,7 +139,8 @@ impl Line {
         let places = (work::memory_bytes() / BYTES_OF_RELEASE).max(RELEASED_MIN);
         let (workers, places) = (Arc::new(ForOperations(fleet.clone())), Arc::new(Semaphore::new(places as usize)));
         let (releasing, stops) = (Default::default(), watch::Sender::new(false));
-        Line { fleet, workers, objects, places, releasing, checkpoints, stops }
+        let counts = Counts::default();
+        Line { fleet, workers, objects, places, releasing, checkpoints, stops, counts }
     }
 
     /// Whether an operation enters the line even if its client waits.
@@ -141,7 +156,8 @@ impl Line {
 }
 
 impl Counted {
-    fn text(&self) -> String {
+    /// Returns the text that the database counts by.
+    pub(super) fn text(&self) -> String {
         match self {
             Counted::Session(digest) => format!("session {}", hex::encode(digest)),
             Counted::Background(account) => format!("account {}", account.as_str()),
@@ -169,12 +185,16 @@ pub async fn enter<K: Kind>(begun: Begun, kind: K, work: Work) -> Result<Respons
 
 /// Enters a long operation in the line, and waits for its end. If this node dies, another node books the operation, and a
 /// repeated request with the same `Idempotency-Key` gets the operation's id.
-pub async fn wait<K: Kind>(begun: Begun, mut kind: K, work: Work) -> Result<Response, ApiError> {
+pub async fn wait<K: Kind>(mut begun: Begun, mut kind: K, work: Work) -> Result<Response, ApiError> {
     let in_flight = begun.compute.in_flight.enter();
     // a separate task, because the operation goes on if the client leaves (readings P24)
     tokio::spawn(async move {
         let _in_flight = in_flight;
         let (compute, last) = (begun.compute.clone(), work.deadline + BOOKING_MAX);
+        // from now on, the row of the line counts
+        if let Some(place) = begun.place.take() {
+            place.leave().await;
+        }
         write(&begun, &kind, work).await?;
         begun.reservation.hand_over();
         kind.let_go();
@@ -274,6 +294,8 @@ pub fn release(compute: Arc<Compute>) -> futures_util::future::BoxFuture<'static
             Err(error) => return tracing::warn!(%error, "no operation of the waiting line could be released"),
         };
         for operation in released {
+            line.counts.released.fetch_add(1, Ordering::Relaxed);
+            line.counts.released_again.fetch_add(u64::from(operation.epoch > 1), Ordering::Relaxed);
             let place = line.places.clone().acquire_owned().await.ok();
             tokio::spawn(book_end(compute.clone(), operation, place));
         }
@@ -393,6 +415,7 @@ fn begun(compute: &Arc<Compute>, Taken { released, by, booking, .. }: &Taken) ->
         epoch: Some(released.epoch),
         limit: (None, 0),
         in_line: true,
+        place: None,
     })
 }
 
@@ -448,6 +471,10 @@ pub async fn compute_and_book<K: Kind>(
                 Ok(())
             }
             Err(error) if is_passing(&error) && released.epoch < BOOKINGS_MAX => Err(error),
+            Err(error) if is_passing(&error) => {
+                line.counts.given_up.fetch_add(1, Ordering::Relaxed);
+                fail(&begun, released, &kind, RunError::Api(error)).await
+            }
             Err(error) => fail(&begun, released, &kind, RunError::Api(error)).await,
         },
         WorkEnd::Cancelled(done) => {
