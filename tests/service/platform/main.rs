@@ -25,6 +25,7 @@ mod fair_deliveries;
 mod faults;
 mod fleet;
 mod fleet_limits;
+mod fleet_windows;
 mod gate_handles;
 mod generated_keys;
 mod health;

@@ -75,8 +75,8 @@ impl Fleet {
         let plaintexts = Arc::new(SharedPlaintexts::new(memory_bytes() / MATRICES_SHARE));
         let asker = Asker::new(broker.clone(), ears.clone(), member.clone(), POOL.to_owned());
         let pending = Arc::new(Pending::default());
-        let (keys, checkpoints) = Default::default();
-        let internal = Internal { pending: pending.clone(), asker: asker.clone(), keys, checkpoints };
+        let (keys, checkpoints, turns) = Default::default();
+        let internal = Internal { pending: pending.clone(), asker: asker.clone(), keys, checkpoints, turns };
         let internal = Arc::new(internal);
         let shapes = Mutex::default();
         Fleet { shared: Arc::new(Shared { broker, ears, asker, pending, internal, url, member, plaintexts, shapes }) }
