@@ -3,19 +3,18 @@
 
 pub(crate) mod assembly;
 mod key;
+mod numbers;
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use kernels::ckks;
-use kernels::ckks::PartKind;
 use kernels::tfhe::{Gate, GateList, Lwe, LweList, Plan};
 
 pub(crate) use key::{DeviceNeeds, EVALUATION_KEY, LoadingPart, PartOnDevice};
 pub use key::{KeyParams, KeyPart, KeySource, NumbersKey, NumbersPart, SwitchingKeyRow};
+pub use numbers::PlannedNumbers;
 
 use crate::batch::BatchPart;
-use crate::ids::PartId;
 use crate::rows::Rows;
 use crate::work::{Form, Levels, Work};
 
@@ -31,14 +30,6 @@ pub enum Task {
     /// An operation on encrypted numbers. The results are the rows of the operation's outputs, in order: `[2][primes of
     /// the level]` rows of `[N]` words each.
     Numbers(Arc<PlannedNumbers>),
-}
-
-/// A plan of arithmetic and its inputs. The inputs are kept until the plan's end, because the plan may have to restart.
-pub struct PlannedNumbers {
-    plan: ckks::Plan,
-    inputs: Vec<Arc<Vec<u32>>>,
-    /// The parts of the key that the plan needs, each with its index.
-    parts: Vec<(PartKind, PartId)>,
 }
 
 /// A circuit and its inputs. The inputs are kept until the circuit's end, because the circuit may have to restart.
@@ -97,25 +88,6 @@ impl Task {
     pub fn circuit(plan: Arc<Plan>, inputs: LweList) -> Task {
         assert_eq!(inputs.len(), plan.inputs().len(), "a ciphertext an input bit");
         Task::Circuit(Arc::new(PlannedCircuit { plan, inputs }))
-    }
-
-    /// Makes a task that runs an operation on encrypted numbers (CKKS). The words of each input are `[2][primes of its
-    /// level][N]`.
-    ///
-    /// # Errors
-    /// The kind of a part that the plan needs, if `key` lacks this part or has it only for a lower level.
-    ///
-    /// # Panics
-    /// When there are not as many inputs as the plan has, or when the number of words of an input does not fit the
-    /// input's level.
-    pub fn numbers(plan: ckks::Plan, inputs: Vec<Arc<Vec<u32>>>, key: &NumbersKey) -> Result<Task, PartKind> {
-        let n = plan.params().n();
-        let fits = plan.inputs().len() == inputs.len()
-            && plan.inputs().zip(&inputs).all(|(planned, words)| planned.slots.len() * n == words.len());
-        assert!(fits, "a ciphertext of its level for each input");
-        let parts = plan.parts().into_iter().map(|(kind, level)| Ok((kind, key.part(kind, level).ok_or(kind)?)));
-        let parts = parts.collect::<Result<_, _>>()?;
-        Ok(Task::Numbers(Arc::new(PlannedNumbers { plan, inputs, parts })))
     }
 
     /// Whether the task computes gates rather than arithmetic on encrypted numbers.
@@ -228,35 +200,6 @@ impl PlannedCircuit {
             }
         }
         outputs
-    }
-}
-
-impl PlannedNumbers {
-    /// The scheduler's description of the plan.
-    fn work(&self) -> Work {
-        let PlannedNumbers { plan, inputs, parts } = self;
-        let words: usize = inputs.iter().map(|words| words.len()).sum();
-        let rows: usize = plan.outputs().map(|output| output.slots.len()).sum();
-        let levels = Levels {
-            ends: plan.level_ends().to_vec(),
-            slots: plan.slots(),
-            host_bytes: 4 * (words + rows * plan.params().n()) as u64,
-        };
-        let units = plan.steps().iter().map(|step| step.units).collect();
-        let mut key = vec![PartId::TABLES];
-        parts.iter().for_each(|&(_, part)| key.push(part));
-        Work { units, key, form: Form::Circuit(levels) }
-    }
-
-    /// Returns the outputs of a plan without steps: each output is an input.
-    fn outputs_without_steps(&self) -> Rows {
-        let PlannedNumbers { plan, inputs, .. } = self;
-        let words_of = |slots: &[u32]| {
-            let at = plan.inputs().position(|input| input.slots == slots).expect("an output is an input or a result");
-            &inputs[at][..]
-        };
-        let words = plan.outputs().flat_map(|output| words_of(&output.slots)).copied().collect();
-        Rows { row_words: plan.params().n(), words }
     }
 }
 

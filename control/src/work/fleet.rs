@@ -99,8 +99,8 @@ pub struct FleetConfig {
     /// folder.
     #[arg(env = "ANGO_WORKER_NAME", value_parser = fleet_name)]
     pub worker_name: Option<String>,
-    /// Seconds of computation after which a worker keeps the state of a circuit that runs in the background, 0 to 3600. If the
-    /// worker dies, another one goes on from there. 0: after each level.
+    /// Seconds of computation after which a worker keeps the state of an operation that runs in the background, 0 to 3600. If
+    /// the worker dies, another one goes on from there. 0: after each level.
     #[arg(env = "ANGO_CHECKPOINT_S", default_value = "30", value_parser = seconds(0..=3600))]
     pub checkpoint_period: Duration,
     /// Address of the internal listener of an API node, where workers fetch operands and return results. The listener has no

@@ -1,7 +1,10 @@
 //! The worker of this process: the engine, with names for its keys and operations. No other file names the engine's
 //! sessions and operations.
 
+mod checkpoint;
+mod listed;
 mod parts;
+mod windows;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -14,7 +17,8 @@ use engine::{Error, Failed, GateList, OPERATION_ROWS_MAX, OnErased, Params, Task
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot};
 
-use self::parts::{ListedParts, Parts};
+pub use self::checkpoint::CHECKPOINT_BYTES_MAX;
+use self::listed::{ListedParts, Parts};
 use super::at_rest::{KeysAtRest, RestingKey};
 use super::bits::PlanCache;
 use super::key::{AccountDigests, KeyName, Share};
@@ -61,7 +65,7 @@ struct Shared {
     waiting: Mutex<HashMap<OperationId, usize>>,
     /// The submitted work that has not ended. `None`: about to be submitted.
     running: Mutex<HashMap<OperationId, Option<engine::OperationId>>>,
-    /// The circuits that are computed in parts.
+    /// The work that is computed in parts.
     parts: Parts,
 }
 
@@ -326,14 +330,23 @@ impl Here {
         true
     }
 
-    /// Lists a circuit that is computed in parts.
+    /// Lists work that is computed in parts.
     fn begin_parts(&self, id: &OperationId) -> ListedParts {
         self.shared.parts.lock().insert(id.clone(), 0);
         ListedParts { parts: self.shared.parts.clone(), id: id.clone() }
     }
 
     fn submit(&self, Work { id, question, deadline, .. }: Work, key: &Arc<EngineKey>) -> Result<Ending, WorkError> {
-        let task = self.task(question, &key.shape)?;
+        self.submit_task(id, self.task(question, &key.shape)?, deadline, key)
+    }
+
+    fn submit_task(
+        &self,
+        id: OperationId,
+        task: Task,
+        deadline: Instant,
+        key: &Arc<EngineKey>,
+    ) -> Result<Ending, WorkError> {
         let (tell, hears) = oneshot::channel();
         let (shared, ended, used) = (Arc::downgrade(&self.shared), id.clone(), key.clone());
         let done = move |outcome| {

@@ -7,6 +7,7 @@
 
 mod builder;
 pub mod gains;
+mod part;
 
 use std::sync::Arc;
 
@@ -31,7 +32,7 @@ pub struct Value(usize);
 pub struct Plain(usize);
 
 /// A ciphertext and the plaintext that multiplies it in a sum ([`Step::WeightedSum`]).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Term {
     /// The ciphertext.
     pub value: Value,
@@ -40,7 +41,7 @@ pub struct Term {
 }
 
 /// The computation of a step, on values of the plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
     /// `a + b`.
     Add(Value, Value),

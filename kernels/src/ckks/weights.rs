@@ -12,7 +12,7 @@ pub const STORED_MIN: usize = 64;
 
 /// A plaintext as whole numbers: every `gap`-th coefficient of a polynomial whose other coefficients are 0. A plaintext
 /// whose slots repeat after `N / (2 gap)` slots has this form.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Weights {
     gap: usize,
     /// The coefficients plus [`OFFSET`], as high and low words.

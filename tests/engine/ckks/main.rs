@@ -8,6 +8,7 @@ mod long;
 mod party;
 mod steer;
 mod training;
+mod windows;
 
 use client::ckks::{
     Params, ParamsLiteral, PartKind, SecurityLevel, evaluation_key_parts, joint_rotation_parts, matrix_product_parts,

@@ -14,6 +14,7 @@ use control::config::{BrokerUrl, BucketConfig, Config, NodeRole, ServerSecret};
 use control::work::{BackendChoice, EngineDevice};
 use tempfile::TempDir;
 use tests_store::Kind;
+use tokio::runtime::Runtime;
 use zeroize::Zeroizing;
 
 use crate::PATIENCE;
@@ -331,11 +332,25 @@ impl Fleet {
 
     /// Starts one more worker, on these devices, or on those that the settings choose.
     pub async fn add_worker(&mut self, devices: Option<Vec<EngineDevice>>) {
-        let mut api = Config::in_folder(self.folders[0].path());
-        api.secret = Some(ServerSecret(SECRET.into()));
-        let (worker, folder) = self.member.start_worker(&api, devices).await;
+        let (worker, folder) = self.member.start_worker(&self.api_settings(), devices).await;
         self.workers.push(worker);
         self.folders.push(folder);
+    }
+
+    /// Starts a worker on threads of its own. When the test ends these threads, the worker is as dead as a killed process.
+    pub async fn worker_that_dies(&mut self, devices: Option<Vec<EngineDevice>>) -> (WorkerNode, Runtime) {
+        let (threads, member, api) = (Runtime::new().expect("threads"), self.member.clone(), self.api_settings());
+        let started = threads.spawn(async move { member.start_worker(&api, devices).await });
+        let (worker, folder) = started.await.expect("the worker starts");
+        self.folders.push(folder);
+        (worker, threads)
+    }
+
+    /// The settings of an API node that the fleet's key depends on.
+    fn api_settings(&self) -> Config {
+        let mut api = Config::in_folder(self.folders[0].path());
+        api.secret = Some(ServerSecret(SECRET.into()));
+        api
     }
 
     /// Waits until all API nodes hear this many workers.

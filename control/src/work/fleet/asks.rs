@@ -86,8 +86,8 @@ impl Fleet {
         let asker = Asker::new(broker.clone(), ears.clone(), member.clone(), POOL.to_owned());
         let pending = Arc::new(Pending::default());
         let popularity = Popularity::start(broker.clone(), ears.clone(), pending.clone(), url.clone());
-        let (keys, checkpoints) = Default::default();
-        let internal = Internal { pending: pending.clone(), asker: asker.clone(), keys, checkpoints };
+        let (keys, checkpoints, turns) = Default::default();
+        let internal = Internal { pending: pending.clone(), asker: asker.clone(), keys, checkpoints, turns };
         let internal = Arc::new(internal);
         let (parts, shapes, pace) = Default::default();
         let shared =

@@ -44,7 +44,7 @@ pub struct Computes {
     pool: String,
     /// How to answer the member that asked last, for work that more than one member asked for.
     callbacks: Arc<Mutex<HashMap<String, Callback>>>,
-    /// About how much of a circuit is lost if the worker dies.
+    /// About how much of an operation is lost if the worker dies.
     checkpoint_period: Duration,
     values: RememberedValues,
 }
@@ -98,7 +98,7 @@ impl Handler for Computes {
             let (id, key) = (work.id.clone(), work.key);
             // the message's deadline, because the operands may have been written for an earlier message
             let work = Work { deadline, ..work };
-            let in_parts = queue == Queue::Operations && matches!(work.question, Question::Circuit(_));
+            let in_parts = queue == Queue::Operations && !matches!(work.question, Question::Gates(_));
             let end = if in_parts {
                 let checkpoint = match caller.checkpoint(&callback).await {
                     Ok(checkpoint) => checkpoint,
@@ -121,7 +121,7 @@ impl Handler for Computes {
                         })
                     }
                 };
-                here.compute_in_parts(work, checkpoint.as_deref(), period, &keep).await
+                here.compute_in_parts(work, checkpoint, period, &keep).await
             } else {
                 match here.ask(work) {
                     Ok(ending) => ending.await,

@@ -2,6 +2,7 @@
 //! request that waits. The listener is on another port than the API, and serves nothing else.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -11,10 +12,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use fleet::asker::Asker;
 use fleet::message::{Answer, Word};
+use tokio::sync::Semaphore;
 
 use super::access::{Checkpoints, FleetKeys};
 use super::parts::WithParts;
 use super::pending::{Pending, Refused};
+use crate::work::here::CHECKPOINT_BYTES_MAX;
 
 /// Largest end of work in bytes: the results of the largest circuit, and a head.
 const END_BYTES_MAX: usize = 72 << 20;
@@ -25,10 +28,24 @@ pub struct Internal {
     pub(super) asker: Arc<Asker>,
     pub(super) keys: OnceLock<Arc<dyn FleetKeys>>,
     pub(super) checkpoints: OnceLock<Arc<WithParts>>,
+    pub(super) turns: Turns,
 }
 
-/// Largest checkpoint in bytes: the values between two levels of the largest circuit.
-const CHECKPOINT_BYTES_MAX: usize = 64 << 20;
+/// The turns of checkpoints that workers hand over.
+pub(super) struct Turns(Semaphore);
+
+impl Default for Turns {
+    fn default() -> Turns {
+        Turns(Semaphore::new(CHECKPOINTS_TAKEN))
+    }
+}
+
+/// Number of checkpoints that the listener takes at the same time, because one may have [`CHECKPOINT_BYTES_MAX`] bytes, and is
+/// sealed in memory.
+const CHECKPOINTS_TAKEN: usize = 2;
+
+/// A worker that needs more time for the bytes of a checkpoint has stopped. Others get its turn.
+const CHECKPOINT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Makes the routes of the internal listener.
 pub fn router(state: Arc<Internal>) -> Router {
@@ -81,7 +98,11 @@ async fn keep_checkpoint(State(state): State<Arc<Internal>>, Path(token): Path<S
     let (Some(id), Some(checkpoints)) = (state.pending.id(&token), state.checkpoints.get()) else {
         return StatusCode::NOT_FOUND;
     };
-    let Ok(bytes) = to_bytes(body, CHECKPOINT_BYTES_MAX).await else { return StatusCode::PAYLOAD_TOO_LARGE };
+    // the body of a checkpoint that waits is not read
+    let Ok(_turn) = state.turns.0.acquire().await else { return StatusCode::SERVICE_UNAVAILABLE };
+    let read = tokio::time::timeout(CHECKPOINT_TIMEOUT, to_bytes(body, CHECKPOINT_BYTES_MAX));
+    let Ok(read) = read.await else { return StatusCode::REQUEST_TIMEOUT };
+    let Ok(bytes) = read else { return StatusCode::PAYLOAD_TOO_LARGE };
     match checkpoints.keep(id, bytes).await {
         Ok(true) => StatusCode::NO_CONTENT,
         Ok(false) => StatusCode::GONE,
@@ -135,7 +156,13 @@ mod tests {
         let ears = Arc::<Ears>::default();
         let broker = Arc::new(LocalBroker::default().connect("api", ears.listener()));
         let asker = Asker::new(broker, ears, "api".to_owned(), "default".to_owned());
-        Arc::new(Internal { pending: Arc::default(), asker, keys: OnceLock::new(), checkpoints: OnceLock::new() })
+        Arc::new(Internal {
+            pending: Arc::default(),
+            asker,
+            keys: OnceLock::new(),
+            checkpoints: OnceLock::new(),
+            turns: Turns::default(),
+        })
     }
 
     async fn send(state: &Arc<Internal>, method: &str, path: String, body: &'static [u8]) -> (u16, Bytes) {

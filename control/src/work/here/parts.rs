@@ -4,18 +4,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use api::OperationId;
+use bytes::Bytes;
 use engine::{Gate, LweList, Plan};
-use futures_util::future::BoxFuture;
 
+use super::checkpoint::{Head, Keep};
+use super::windows::Windows;
 use super::{Here, KeyShape};
 use crate::work::question::{CircuitQuestion, Figures, Question, Work, WorkEnd, WorkError};
 
 /// Number of bootstraps of the first part, whose time tells how fast the worker is. A shorter circuit has one part.
 const FIRST_BOOTSTRAPS: u64 = 2048;
-
-/// Keeps a checkpoint.
-pub type Keep = dyn Fn(Vec<u8>) -> BoxFuture<'static, ()> + Send + Sync;
 
 /// A circuit between two of its levels.
 struct Checkpoint {
@@ -30,49 +28,32 @@ struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Writes a checkpoint: plan, level, compute time in nanoseconds, units, dimension (8 bytes each, little-endian), then the
-    /// words of the values.
     fn write(&self) -> Vec<u8> {
-        let Figures { compute, units } = self.figures;
-        let words = self.values.rows(0..self.values.len());
-        let numbers = [
-            self.plan,
-            self.level as u64,
-            u64::try_from(compute.as_nanos()).unwrap_or(u64::MAX),
-            units,
-            self.values.dimension() as u64,
-        ];
-        let mut bytes = Vec::with_capacity(8 * numbers.len() + 4 * words.len());
-        numbers.iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
-        words.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
-        bytes
+        let Checkpoint { plan, level, figures, values } = self;
+        let head = Head { plan: *plan, level: *level, figures: *figures, width: values.dimension() };
+        head.write(std::iter::once(values.rows(0..values.len())))
     }
 
     /// Reads a checkpoint of this plan. `None`: the bytes are none.
     fn read(bytes: &[u8], plan: &Plan, dimension: usize) -> Option<Checkpoint> {
-        let (numbers, words) = bytes.split_first_chunk::<40>()?;
-        let mut numbers = numbers.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number));
-        let [of_plan, level, compute_ns, units, rows_of] = std::array::from_fn(|_| numbers.next().unwrap_or_default());
-        let (words, rest) = words.as_chunks::<4>();
-        let level = usize::try_from(level).ok().filter(|&level| level > 0 && level < plan.levels().len())?;
-        let fits = of_plan == plan.fingerprint() && rows_of == dimension as u64 && rest.is_empty();
+        let (Head { plan: of_plan, level, figures, width }, words) = Head::read(bytes)?;
+        let fits = of_plan == plan.fingerprint() && width == dimension && (1..plan.levels().len()).contains(&level);
         let wanted = fits.then(|| plan.part(level..level + 1).inputs().len() * (dimension + 1))?;
         if words.len() != wanted {
             return None;
         }
         let values = LweList::from_words(dimension, words.iter().copied().map(u32::from_le_bytes).collect());
-        let figures = Figures { compute: Duration::from_nanos(compute_ns), units };
         Some(Checkpoint { plan: of_plan, level, figures, values })
     }
 }
 
 impl Here {
-    /// Computes a circuit in parts, from a checkpoint if there is one. `keep` is called with each checkpoint, about once in
-    /// every `period`. Other work is refused.
+    /// Computes a circuit or an operation on numbers in parts, from a checkpoint if there is one. `keep` is called with each
+    /// checkpoint, about once in every `period`. Other work is refused.
     pub async fn compute_in_parts(
         &self,
         work: Work,
-        checkpoint: Option<&[u8]>,
+        checkpoint: Option<Bytes>,
         period: Duration,
         keep: &Keep,
     ) -> WorkEnd {
@@ -84,15 +65,24 @@ impl Here {
         };
         let Work { id, key: name, weight, question, deadline, .. } = work;
         let asked = |question| Work { id: id.clone(), key: name, weight, question, deadline, results: Vec::new() };
-        let (KeyShape::Bits(params), Question::Circuit(mut circuit)) = (&key.shape, question) else {
-            return WorkEnd::Failed(WorkError::Unfit("only circuits have parts".to_owned()));
+        let (params, mut circuit) = match (&key.shape, question) {
+            (KeyShape::Bits(params), Question::Circuit(circuit)) => (params, circuit),
+            (KeyShape::Numbers(shape), Question::Numbers(numbers)) => {
+                let windows = match Windows::of_question(numbers, shape.clone()).await {
+                    Ok(windows) => windows,
+                    Err(error) => return WorkEnd::Failed(error),
+                };
+                let asked = (id.clone(), deadline);
+                return self.compute_in_windows(asked, (windows, &key), checkpoint, (period, keep), &listed).await;
+            }
+            _ => return WorkEnd::Failed(WorkError::Unfit("this work has no parts".to_owned())),
         };
         let plan = match circuit.plan(params, &self.plans()) {
             Ok(plan) => plan,
             Err(fault) => return WorkEnd::Failed(WorkError::Unfit(fault)),
         };
         let dimension = params.lwe_dimension;
-        let found = checkpoint.and_then(|bytes| Checkpoint::read(bytes, &plan, dimension));
+        let found = checkpoint.and_then(|bytes| Checkpoint::read(&bytes, &plan, dimension));
         let mut at = found.unwrap_or_else(|| Checkpoint {
             plan: plan.fingerprint(),
             level: 0,
@@ -170,28 +160,6 @@ fn stands_for(plan: &Plan, level: usize, mut counts: Vec<(Gate, u64)>) -> Vec<(G
         }
     }
     counts
-}
-
-/// The list of circuits that are computed in parts, with the gates that their earlier parts have done.
-pub type Parts = Arc<parking_lot::Mutex<std::collections::HashMap<OperationId, u64>>>;
-
-/// A circuit in the list. Dropping this value takes it out.
-pub struct ListedParts {
-    pub parts: Parts,
-    pub id: OperationId,
-}
-
-impl ListedParts {
-    /// Notes how many gates are done. False: the circuit was cancelled.
-    fn set_done(&self, done: u64) -> bool {
-        self.parts.lock().get_mut(&self.id).map(|listed| *listed = done).is_some()
-    }
-}
-
-impl Drop for ListedParts {
-    fn drop(&mut self) {
-        self.parts.lock().remove(&self.id);
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Runs whole plans through the trait [`Arithmetic`], level after level, as the engine runs plans.
 
+mod parts;
+
 use std::time::Instant;
 
 use super::*;
