@@ -25,7 +25,7 @@ mod fingerprint;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use api::{AccountId, Code};
 use axum::body::Body;
@@ -57,6 +57,8 @@ const KEPT: Duration = Duration::from_secs(24 * 3600);
 /// A claim ends this long after its request's deadline, even if its process lives. After its deadline a request needs less
 /// time than this to answer.
 const CLAIM_MARGIN: Duration = Duration::from_secs(60);
+/// Pause between two attempts to release a key.
+const RELEASE_PAUSE: Duration = Duration::from_secs(1);
 
 /// A layer that gives a request with an `Idempotency-Key` its effect only once.
 pub async fn once(State(web): State<Arc<Web>>, request: Request, next: Next) -> Result<Response, ApiError> {
@@ -247,10 +249,16 @@ impl Drop for GrantedClaim {
         }
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let (store, digest, claim) = (self.web.answers.store.clone(), self.digest, self.claim);
+        let ends = Instant::now() + self.web.deadline + CLAIM_MARGIN;
         runtime.spawn(async move {
-            // releasing a claim does not remove a stored answer; if the release fails, the claim ends at its time `held_until`
-            if let Err(error) = store.release_claim(&digest, &claim).await {
+            // releasing a claim does not remove a stored answer. While the database is away the claim is held, and retries are
+            // refused, so the release is tried until the claim ends at its time `held_until`
+            while let Err(error) = store.release_claim(&digest, &claim).await {
                 tracing::error!(%error, "a claim on an idempotency key could not be released");
+                if Instant::now() >= ends {
+                    return;
+                }
+                tokio::time::sleep(RELEASE_PAUSE).await;
             }
         });
     }

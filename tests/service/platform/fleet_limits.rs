@@ -210,8 +210,8 @@ async fn a_session_s_circuits_whose_clients_wait_are_bounded_on_all_api_nodes_to
     let account = Account::open(&fleet.api[0], Preset::Fast128).await;
     let bits = account.value(&[true; CHAIN_BITS]);
     let send = |circuit: serde_json::Value, node: usize| {
-        let request = Request::post(CIRCUITS, &circuit).key(&account.key);
-        tokio::spawn(request.send(fleet.api[node].address))
+        let (request, address) = (Request::post(CIRCUITS, &circuit).key(&account.key), fleet.api[node].address);
+        tokio::spawn(async move { request.send(address).await })
     };
     // a circuit on each node, which run until their session ends
     let long = account.circuit(&chain_netlist(4000), json!([bits]));
@@ -237,8 +237,8 @@ async fn a_session_s_circuits_whose_clients_wait_are_bounded_on_all_api_nodes_to
     let short = account.circuit(&and_netlist(1), json!([account.value(&[true; 2])]));
     for turn in 0..4 {
         let twice = [turn % 2, 0].map(|node| {
-            let request = Request::post(CIRCUITS, &short).key(&account.key);
-            tokio::spawn(request.send(fleet.api[node].address))
+            let (request, address) = (Request::post(CIRCUITS, &short).key(&account.key), fleet.api[node].address);
+            tokio::spawn(async move { request.send(address).await })
         });
         for answer in twice {
             answer.await.unwrap().ok(200);

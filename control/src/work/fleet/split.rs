@@ -192,7 +192,7 @@ mod tests {
     use super::*;
     use crate::work::bits::{InputNoise, Mapping};
 
-    /// So many chains of so many AND gates side by side, each over two inputs of its own.
+    /// So many chains of so many AND gates side by side, each over two inputs that no other chain reads.
     fn chains(count: usize, gates: usize) -> CircuitQuestion {
         let (inputs, all) = (2 * count, count * gates);
         let mut text = format!("{all} {}\n{count}{}\n1 {count}\n\n", inputs + all, " 2".repeat(count));
@@ -268,7 +268,7 @@ mod tests {
             operands(&whole.operands, &[0, 2, 3, 7]),
             [(1, Operand::Words), (2, Operand::Words), (1, Operand::Words)]
         );
-        // the same shares give the same parts, whoever splits, and other parts have other ids
+        // the same shares give the same parts on every node, and other parts have other ids
         let again = split_again(&id(), &whole, &[128, 384]).unwrap();
         assert!(again.iter().zip(&parts).all(|(one, other)| one.id == other.id));
         let other = split_again(&id(), &whole, &[256, 256]).unwrap();
