@@ -1,7 +1,7 @@
 //! The circuits that this node computes in independent parts, and their checkpoints.
 //!
-//! Each part is work with an id. The checkpoint of a circuit in parts has the last checkpoint of each part, so it is one object
-//! of the operation, as the checkpoint of a circuit on one worker is.
+//! Each part is work with an id. The checkpoint of a circuit in parts has the last checkpoint of each part, so it is
+//! one object of the operation, as the checkpoint of a circuit on one worker is.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -65,8 +65,8 @@ pub fn read_checkpoint(bytes: &Bytes) -> Option<Vec<PartState>> {
 pub struct InParts {
     id: OperationId,
     parts: Vec<PartInList>,
-    /// The gates that were done when the progress was last asked for. A part whose worker died begins again, and the progress
-    /// stands meanwhile.
+    /// The gates that were done when the progress was last asked for. A part whose worker died begins again, and the
+    /// progress stands meanwhile.
     told: AtomicU64,
     /// Held while a checkpoint is kept, so that no later checkpoint is replaced by an earlier one.
     states: tokio::sync::Mutex<Vec<PartState>>,

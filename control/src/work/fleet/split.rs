@@ -10,8 +10,8 @@ use crate::work::key::Operand;
 use crate::work::question::CircuitQuestion;
 
 /// Smallest number of gates with a bootstrap of a circuit that is split, where workers compute on processors. A smaller
-/// circuit ends before another worker has fetched the key, for which 0.3 s are planned: a core computes 100 to 400 bootstraps
-/// in a second.
+/// circuit ends before another worker has fetched the key, for which 0.3 s are planned: a core computes 100 to 400
+/// bootstraps in a second.
 const WHOLE_MIN: usize = 1000;
 /// Smallest number of gates with a bootstrap of a part. A core takes longer for them than for the fetch of the key.
 const PART_MIN: usize = 256;
@@ -20,8 +20,8 @@ const OF_CARDS: usize = 64;
 /// Shortest time of a level on processors, as a share of the time of the largest batch: a thread takes up to 64 rows of
 /// such a batch.
 const LEVEL_OF_PROCESSORS: f64 = 1.0 / 64.0;
-/// Shortest time of a level on cards. An H200 takes about a millisecond for one row and for a hundred, and its largest batch
-/// has a thousand rows.
+/// Shortest time of a level on cards. An H200 takes about a millisecond for one row and for a hundred, and its largest
+/// batch has a thousand rows.
 const LEVEL_OF_CARDS: f64 = 1.0 / 8.0;
 /// Splitting must gain this share of the number of workers: 1.5 times with two, 3 times with four.
 const GAIN_A_WORKER: f64 = 0.75;
@@ -106,8 +106,8 @@ fn groups_for(circuit: &Circuit, workers: &[PartWorker]) -> Option<(Vec<u32>, Ve
     None
 }
 
-/// About the time in which a worker computes these levels, in times of its largest batch. A level takes as long as its rows,
-/// and never less than the shortest time of a level.
+/// About the time in which a worker computes these levels, in times of its largest batch. A level takes as long as its
+/// rows, and never less than the shortest time of a level.
 fn time(levels: &[usize], worker: &PartWorker) -> f64 {
     let least = if worker.has_cards { LEVEL_OF_CARDS } else { LEVEL_OF_PROCESSORS };
     let batch_rows = f64::from(worker.batch_rows.max(1));
@@ -154,7 +154,8 @@ fn operands(whole: &[(usize, Operand)], inputs: &[u32]) -> Vec<(usize, Operand)>
     named
 }
 
-/// Names a part by its content, so that all API nodes which ask for the same part give it the same id, and no other part.
+/// Names a part by its content, so that all API nodes which ask for the same part give it the same id, and no other
+/// part.
 fn part_id(whole: &OperationId, at: usize, group: &CircuitGroup, netlist: &str) -> OperationId {
     let mut hash = Sha256::new();
     hash.update(whole.as_str());
@@ -168,8 +169,8 @@ fn part_id(whole: &OperationId, at: usize, group: &CircuitGroup, netlist: &str) 
     OperationId::from_bits(u128::from_be_bytes(*first))
 }
 
-/// Puts the results of parts in the order of the whole circuit's outputs. `None`: a result has another shape, or an output is
-/// missing.
+/// Puts the results of parts in the order of the whole circuit's outputs. `None`: a result has another shape, or an
+/// output is missing.
 pub fn in_order(parts: &[(Vec<u32>, Rows)], row_words: usize) -> Option<Rows> {
     let count: usize = parts.iter().map(|(outputs, _)| outputs.len()).sum();
     let mut rows: Vec<Option<&[u32]>> = vec![None; count];

@@ -6,8 +6,8 @@ use super::{Circuit, CircuitGate, Signal};
 /// A group of independent parts of a circuit, as a circuit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CircuitGroup {
-    /// The circuit of the group. It has an input for each input of the whole circuit of which the group reads a bit, and
-    /// one output.
+    /// The circuit of the group. It has an input for each input of the whole circuit of which the group reads a bit,
+    /// and one output.
     pub circuit: Circuit,
     /// The input bits of the whole circuit that the group reads, in order. They are the group's input bits.
     pub inputs: Vec<u32>,
@@ -16,9 +16,9 @@ pub struct CircuitGroup {
 }
 
 impl Circuit {
-    /// Splits the circuit into groups of independent parts, as many groups as there are shares, or fewer. Each group has
-    /// about its share of the gates that take a bootstrap. Every output is in one group, and gates that no output needs
-    /// are in none. An output that is an input or a constant is in the first group.
+    /// Splits the circuit into groups of independent parts, as many groups as there are shares, or fewer. Each group
+    /// has about its share of the gates that take a bootstrap. Every output is in one group, and gates that no output
+    /// needs are in none. An output that is an input or a constant is in the first group.
     ///
     /// # Panics
     /// When there is no share, or when a share is 0.

@@ -8,8 +8,9 @@ use crate::tfhe::gates::Gate;
 impl Circuit {
     /// Writes the circuit as a text. [`Circuit::parse`] reads the same circuit from the text.
     ///
-    /// The text has a line more for each output that is an input, a constant or an earlier output, and for each constant
-    /// that gates read. With these lines, a text of a circuit near [`super::GATES_MAX`] may be too long for a reader.
+    /// The text has a line more for each output that is an input, a constant or an earlier output, and for each
+    /// constant that gates read. With these lines, a text of a circuit near [`super::GATES_MAX`] may be too long for a
+    /// reader.
     pub fn to_text(&self) -> String {
         let inputs: usize = self.input_widths.iter().sum();
         let constants = self.constants_read();

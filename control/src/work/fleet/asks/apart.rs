@@ -20,7 +20,8 @@ use crate::work::fleet::split::{Part, PartWorker, in_order, may_be_split, split,
 use crate::work::key::KeyName;
 use crate::work::question::{Ending, Figures, Question, Work, WorkEnd, WorkError};
 
-/// The word to cancel the parts that are left is told again after this time, because a part may begin after the last word.
+/// The word to cancel the parts that are left is told again after this time, because a part may begin after the last
+/// word.
 const CANCEL_AGAIN: Duration = Duration::from_secs(1);
 /// Number of circuits that are split at the same time. A netlist of a million gates takes a second of a core.
 static SPLITTING: Semaphore = Semaphore::const_new(2);
@@ -74,8 +75,8 @@ impl Fleet {
         }
     }
 
-    /// Returns the workers for parts of this flow's work, the owner of the flow first. All compute as the owner does, because
-    /// the sizes of batches of cards and of processors do not compare.
+    /// Returns the workers for parts of this flow's work, the owner of the flow first. All compute as the owner does,
+    /// because the sizes of batches of cards and of processors do not compare.
     fn part_workers(&self, flow: &str) -> Vec<PartWorker> {
         let now = Instant::now();
         let ready: Vec<(String, PartWorker)> = {
@@ -197,7 +198,8 @@ impl Fleet {
         }
     }
 
-    /// Cancels the parts of a circuit when another member tells that the circuit is cancelled: workers know only the parts.
+    /// Cancels the parts of a circuit when another member tells that the circuit is cancelled: workers know only the
+    /// parts.
     pub(super) fn hear_cancels(&self) {
         let (shared, runtime) = (Arc::downgrade(&self.shared), Handle::current());
         self.shared.ears.add(Box::new(move |heard| {
