@@ -16,9 +16,20 @@ impl Store {
         self.db.execute(sql, values![node_id, until]).await.map(drop)
     }
 
-    /// Deletes the nodes whose lease ended before this time. Returns the number of nodes.
+    /// Deletes the nodes whose lease ended before this time, unless their process holds a generation. Returns the number of
+    /// nodes.
     pub async fn forget_nodes(&self, before: i64) -> Result<u64> {
-        self.db.execute("DELETE FROM nodes WHERE lease_until < $1", values![before]).await
+        macro_rules! forget {
+            ($clock:expr) => {
+                concat!(
+                    "DELETE FROM nodes WHERE lease_until < $1 AND (alive_until IS NULL OR alive_until <= ",
+                    $clock,
+                    ")"
+                )
+            };
+        }
+        let forget = Sql { sqlite: forget!(clock!(sqlite)), postgres: forget!(clock!(postgres)) };
+        self.db.execute(forget, values![before]).await
     }
 
     /// Finds sessions that expired before this time but are still recorded as active, because their node is dead.

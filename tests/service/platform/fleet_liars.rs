@@ -30,7 +30,7 @@ async fn liar(member: &Member) -> Arc<NatsBroker> {
     };
     let liar = Arc::new(NatsBroker::connect(config, Arc::new(|_| ())).await.unwrap());
     let (worker, pool, version, load) = (LIAR.to_owned(), "default".to_owned(), "1".to_owned(), Load::default());
-    let presence = Presence { worker, pool, weight: 1, speaks: SPEAKS, draining: false, version, load };
+    let presence = Presence { worker, pool, weight: 1, speaks: SPEAKS, draining: false, warming: false, version, load };
     let tells = liar.clone();
     tokio::spawn(async move {
         loop {

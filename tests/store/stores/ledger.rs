@@ -226,5 +226,10 @@ on_both! {
         // a node does not regard itself as gone, even after the end of its own lease
         assert_eq!(ids(store.forsaken_reservations("node_2", 60, 9).await.unwrap()), ["t_3"]);
         assert_eq!(ids(store.reservations_of_node("node_3", "", 9).await.unwrap()), ["t_3", "t_4"]);
+        // a node whose clock is ahead takes no reservation of a process that lives by the database's clock
+        store.begin_generation("node_2", 1, 3_600_000_000).await.unwrap();
+        assert_eq!(ids(store.forsaken_reservations("node_1", i64::MAX, 9).await.unwrap()), ["t_3", "t_4"]);
+        assert_eq!(store.forget_nodes(i64::MAX).await.unwrap(), 1);
+        assert!(store.renew_generation("node_2", 1, 3_600_000_000).await.unwrap());
     }
 }

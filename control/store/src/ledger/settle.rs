@@ -6,7 +6,7 @@ use super::balances::{Book, Changes, Standing};
 use super::rows::{self, TransferRow};
 use super::thresholds::{Allowances, note_reached};
 use super::{Amounts, NO_MONTH, TransferPhase, lock};
-use crate::database::{Tx, values};
+use crate::database::{Sql, Tx, clock, values};
 use crate::work::Work;
 use crate::{Error, Result, Store};
 
@@ -59,15 +59,24 @@ impl Store {
 
     /// Returns the open reservations of those other nodes whose lease ended before `silent_since`, at most `limit`
     /// reservations. Leaves out reservations made after `silent_since`, because a node that has just started may not
-    /// have a lease yet.
+    /// have a lease yet. Leaves out nodes whose process holds a generation, because this node's clock may be wrong.
     pub async fn forsaken_reservations(
         &self,
         node_id: &str,
         silent_since: i64,
         limit: i64,
     ) -> Result<Vec<LostReservation>> {
-        let sql = "SELECT transfer_id, account_id FROM open_reservations o WHERE created_at < $1 AND NOT EXISTS \
-             (SELECT 1 FROM nodes n WHERE n.node_id = o.node_id AND n.lease_until >= $1) AND node_id <> $3 ORDER BY transfer_id LIMIT $2";
+        macro_rules! forsaken {
+            ($clock:expr) => {
+                concat!(
+                    "SELECT transfer_id, account_id FROM open_reservations o WHERE created_at < $1 AND NOT EXISTS ",
+                    "(SELECT 1 FROM nodes n WHERE n.node_id = o.node_id AND (n.lease_until >= $1 OR n.alive_until > ",
+                    $clock,
+                    ")) AND node_id <> $3 ORDER BY transfer_id LIMIT $2"
+                )
+            };
+        }
+        let sql = Sql { sqlite: forsaken!(clock!(sqlite)), postgres: forsaken!(clock!(postgres)) };
         Ok(lost(self.db.fetch_all(sql, values![silent_since, limit, node_id]).await?))
     }
 }
