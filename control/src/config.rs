@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ipnet::IpNet;
+use tracing::Level;
 use tracing_subscriber::filter::Targets;
 
 pub use crate::access::AuthConfig;
@@ -289,5 +290,28 @@ fn database_url(text: &str) -> Result<String, &'static str> {
 }
 
 fn log_filter(text: &str) -> Result<Targets, &'static str> {
-    text.parse().map_err(|_| "must be a level or a list such as control=debug,sqlx=warn")
+    let filter: Targets = text.parse().map_err(|_| "must be a level or a list such as control=debug,sqlx=warn")?;
+    // from the level debug on, the broker's library logs whole messages, with tokens of requests
+    let tells_messages = filter.would_enable(BROKER_LIBRARY, &Level::DEBUG);
+    Ok(if tells_messages { filter.with_target(BROKER_LIBRARY, Level::INFO) } else { filter })
+}
+
+/// The broker's library, as log filters name it.
+const BROKER_LIBRARY: &str = "async_nats";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_of_any_level_has_no_messages_of_the_broker() {
+        for (text, info) in
+            [("trace", true), ("debug", true), ("async_nats=trace", true), ("info", true), ("warn", false)]
+        {
+            let filter = log_filter(text).unwrap();
+            assert!(!filter.would_enable("async_nats::connection", &Level::DEBUG), "{text}");
+            assert_eq!(filter.would_enable("async_nats", &Level::INFO), info, "{text}");
+        }
+        assert!(log_filter("debug").unwrap().would_enable("control", &Level::DEBUG));
+    }
 }

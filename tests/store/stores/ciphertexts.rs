@@ -78,6 +78,7 @@ fn completed(op_id: &str, result: NewCiphertext) -> Unit {
             Outcome::Arithmetic(ArithmeticOutcome {
                 result_ciphertext_id: Some(result.ciphertext_id.clone()),
                 cost_fcu: 5,
+                evicted_ids: None,
             }),
         )),
         ciphertext: Some(result),

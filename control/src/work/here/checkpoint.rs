@@ -6,8 +6,8 @@ use futures_util::future::BoxFuture;
 
 use crate::work::question::Figures;
 
-/// Largest checkpoint in bytes. The values between two levels of the largest circuit have 64 MB. A ciphertext of the longest
-/// chain has 8 MB at its highest level, and an operation on numbers is cut where few ciphertexts live.
+/// Largest checkpoint in bytes. The values between two levels of the largest circuit have 64 MB. A ciphertext of degree
+/// 32768 with 30 primes has 8 MB, and an operation on numbers is cut where few ciphertexts live.
 pub const CHECKPOINT_BYTES_MAX: usize = 64 << 20;
 
 /// Keeps a checkpoint.

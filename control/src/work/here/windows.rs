@@ -17,7 +17,6 @@ use crate::work::numbers::NumbersShape;
 use crate::work::question::{Figures, NumbersQuestion, WorkEnd, WorkError};
 
 /// Largest number of units of the first window, whose time tells how fast the worker is. A shorter operation has one window.
-/// A bootstrap at the secure degree has ten times as many.
 const FIRST_UNITS: u64 = 1024;
 
 /// An operation that is computed in windows.
