@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ipnet::IpNet;
-use tracing::Level;
 use tracing_subscriber::filter::Targets;
 
 pub use crate::access::AuthConfig;
@@ -291,26 +290,33 @@ fn database_url(text: &str) -> Result<String, &'static str> {
 
 fn log_filter(text: &str) -> Result<Targets, &'static str> {
     let filter: Targets = text.parse().map_err(|_| "must be a level or a list such as control=debug,sqlx=warn")?;
-    // from the level debug on, the broker's library logs whole messages, with tokens of requests
-    let tells_messages = filter.would_enable(BROKER_LIBRARY, &Level::DEBUG);
-    Ok(if tells_messages { filter.with_target(BROKER_LIBRARY, Level::INFO) } else { filter })
+    #[cfg(feature = "nats")]
+    let filter = without_messages(filter);
+    Ok(filter)
 }
 
-/// The broker's library, as log filters name it.
-const BROKER_LIBRARY: &str = "async_nats";
+/// Leaves out what the broker's library logs from the level debug on: whole messages, with ciphertexts and tokens of requests.
+#[cfg(feature = "nats")]
+fn without_messages(filter: Targets) -> Targets {
+    use fleet::nats::LIBRARY;
+    use tracing::Level;
+    let tells_messages = filter.would_enable(LIBRARY, &Level::DEBUG);
+    if tells_messages { filter.with_target(LIBRARY, Level::INFO) } else { filter }
+}
 
-#[cfg(test)]
+#[cfg(all(test, feature = "nats"))]
 mod tests {
+    use fleet::nats::LIBRARY;
+    use tracing::Level;
+
     use super::*;
 
     #[test]
     fn a_log_of_any_level_has_no_messages_of_the_broker() {
-        for (text, info) in
-            [("trace", true), ("debug", true), ("async_nats=trace", true), ("info", true), ("warn", false)]
-        {
+        for (text, info) in [("trace", true), ("debug", true), ("info", true), ("warn", false)] {
             let filter = log_filter(text).unwrap();
-            assert!(!filter.would_enable("async_nats::connection", &Level::DEBUG), "{text}");
-            assert_eq!(filter.would_enable("async_nats", &Level::INFO), info, "{text}");
+            assert!(!filter.would_enable(&format!("{LIBRARY}::connection"), &Level::DEBUG), "{text}");
+            assert_eq!(filter.would_enable(LIBRARY, &Level::INFO), info, "{text}");
         }
         assert!(log_filter("debug").unwrap().would_enable("control", &Level::DEBUG));
     }

@@ -10,6 +10,7 @@ pub mod driver_trial;
 pub mod fleet;
 mod here;
 mod key;
+mod named;
 pub mod numbers;
 mod octets;
 mod open_keys;
@@ -38,8 +39,9 @@ pub use engine::{
 };
 pub use here::Here;
 pub use key::{AccountDigests, KeyName, Operand, Share};
+pub use named::NamedResult;
 pub use octets::{NotWork, read_end, read_short_work, read_work, write_end, write_short_work, write_work};
-pub use question::{Ending, Figures, NamedResult, Question, Work, WorkEnd, WorkError, Worker, ask};
+pub use question::{Ending, Figures, Question, Work, WorkEnd, WorkError, Worker, ask};
 pub use workers::Workers;
 
 /// Limits on computing, as the engine defines them.

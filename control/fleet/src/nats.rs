@@ -33,6 +33,9 @@ use crate::broker::{
     Queue, Rank, Receipt, Ticket, Topic, Unreachable,
 };
 
+/// The name of the broker's library in logs.
+pub const LIBRARY: &str = "async_nats";
+
 /// Longest time for the broker's answer to one call.
 const ANSWER_WAIT: Duration = Duration::from_secs(2);
 /// The same for calls that make streams and consumers again. While the servers choose a leader, calls are lost.

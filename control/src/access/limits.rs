@@ -34,6 +34,7 @@ use parking_lot::Mutex;
 use store::{Alert, AlertKind, LockoutKind, Store};
 use tokio::sync::{Notify, watch};
 
+pub(crate) use self::counters::Subject;
 use crate::access::trials;
 use crate::cache_store::{CacheStore, News, Teller};
 use crate::caller::{Caller, Plan, PlanLimits, PlanTable};
@@ -49,9 +50,6 @@ use shares::{Callers, Shares};
 pub use headers::RateLimitValues;
 pub use lockout::Digests;
 pub use period::{Period, month_start};
-
-/// The owner of a counter: an account's id, or `addr_` with a keyed digest of a network.
-pub(crate) type Subject = Arc<str>;
 
 /// Least time between two exchanges of lockouts that news triggers, so that a flood of failures does not cause a flood
 /// of exchanges.

@@ -15,7 +15,8 @@ use engine::container::Form;
 use engine::{Circuit, CircuitError, EvaluationKey, Gate, GateList, LweList, OperandBlock, Params, Preset};
 use tokio::sync::oneshot;
 
-use super::question::{Figures, GatesQuestion, NamedResult, Question, Work, WorkEnd, Worker, ask};
+use super::named::NamedResult;
+use super::question::{Figures, GatesQuestion, Question, Work, WorkEnd, Worker, ask};
 use super::{ComputeConfig, Here, KeyName, Operand, RunError, Share, too_large_key};
 use crate::web::error::ApiError;
 

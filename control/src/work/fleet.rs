@@ -38,7 +38,7 @@ use crate::secrets::{Key, ServerSecret};
 pub use self::access::{Checkpoints, Kept, Reading};
 pub use self::asks::{Fleet, ForOperations};
 pub use self::frames::{open as open_value, seal as seal_value};
-pub use self::member::{BrokerUrl, Member};
+pub use self::member::{BrokerUrl, Member, POOL};
 pub use self::news::News;
 pub use self::rows_key::RowsKey;
 pub use self::session_key::{FleetSeal, KeyFacts, SealedSessionKey};
@@ -113,8 +113,6 @@ pub struct FleetConfig {
     pub internal_url: Option<String>,
 }
 
-/// The pool of all workers.
-pub const POOL: &str = "default";
 /// Number of operations of the waiting line that a worker computes at the same time. Requests have room besides them.
 pub const OPERATIONS_MAX: u64 = 4;
 

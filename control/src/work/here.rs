@@ -22,9 +22,10 @@ use self::listed::{ListedParts, Parts};
 use super::at_rest::{KeysAtRest, RestingKey};
 use super::bits::PlanCache;
 use super::key::{AccountDigests, KeyName, Share};
+use super::named::ResultHead;
 use super::numbers::{NumbersShape, SharedPlaintexts};
 use super::open_keys::{NotOpen, OpenKeys, OpenedKey};
-use super::question::{Ending, Figures, GatesQuestion, Question, ResultHead, Work, WorkEnd, WorkError, Worker};
+use super::question::{Ending, Figures, GatesQuestion, Question, Work, WorkEnd, WorkError, Worker};
 use super::{
     BackendChoice, ComputeConfig, DeviceFacts, EngineDevice, Usage, bounds, driver_trial, memory_bytes, refused,
 };

@@ -17,11 +17,12 @@ use zeroize::Zeroizing;
 use self::behind::{Operands, VERSION, check_version, gate, nanoseconds};
 use super::bits::{InputNoise, Mapping};
 use super::key::{AccountDigest, KeyName, Operand, RestingId};
+use super::named::{NamedBytes, push_words};
 use super::numbers::{Asked, Operation, Sources, StoredOperand};
-use super::question::{CircuitQuestion, GatesQuestion, NamedBytes, NumbersQuestion, Question, Work};
+use super::question::{CircuitQuestion, GatesQuestion, NumbersQuestion, Question, Work};
 
 pub use self::behind::NotWork;
-pub(super) use self::behind::{push_words, split, with_head};
+pub(super) use self::behind::{split, with_head};
 pub use self::end::{read_end, write_end};
 use self::names::NameHead;
 
@@ -404,8 +405,8 @@ mod tests {
     use api::{CiphertextId, HandleId, octets};
     use engine::{Gate, LweList};
 
+    use super::super::named::{NamedResult, ResultHead};
     use super::super::numbers::Tail;
-    use super::super::question::{NamedResult, ResultHead};
     use super::behind::HEAD_BYTES_MAX;
     use super::*;
 

@@ -6,14 +6,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use api::{HandleId, OperationId};
+use api::OperationId;
 use engine::{Error, Gate, GateList, LweList, Params, Plan, Rows, Task};
-use zeroize::Zeroizing;
 
 use super::bits::{InputNoise, Mapping, PlanCache, PlannedCircuit, plan_again};
 use super::key::{KeyName, Operand};
-use super::numbers::{Asked, NumbersShape, StoredOperand, Tail};
-use super::octets::push_words;
+use super::named::{NamedBytes, NamedResult, bytes_of_words};
+use super::numbers::{Asked, NumbersShape, StoredOperand};
 
 /// Work for a worker.
 pub struct Work {
@@ -30,49 +29,6 @@ pub struct Work {
     pub deadline: Instant,
     /// The names that the results will have as operands, in order. A worker that remembers them need not be sent them again.
     pub results: Vec<NamedResult>,
-}
-
-/// Results that get one name.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NamedResult {
-    /// Number of rows.
-    pub rows: usize,
-    /// The name.
-    pub operand: Operand,
-    /// The properties that the container of a ciphertext of numbers tells. `None`: the rows are bits.
-    pub numbers: Option<ResultHead>,
-}
-
-impl NamedResult {
-    /// Names results that stay under a handle.
-    pub fn value(rows: usize, handle: &HandleId) -> NamedResult {
-        NamedResult { rows, operand: Operand::Value(handle.clone()), numbers: None }
-    }
-}
-
-/// The properties that the container of a result tells.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ResultHead {
-    /// Level of the result.
-    pub level: usize,
-    /// Exact scale of the result.
-    pub scale: f64,
-    /// Bound on the absolute values in the slots.
-    pub value_bound: f64,
-    /// Variance of the noise.
-    pub variance: f64,
-    /// The slots that `matmul` takes for zeros.
-    pub tail: Tail,
-}
-
-/// The bytes of an operand that has a name.
-pub type NamedBytes = Arc<Zeroizing<Vec<u8>>>;
-
-/// Returns words as bytes, little-endian.
-pub(super) fn bytes_of_words(words: &[u32]) -> NamedBytes {
-    let mut bytes = Vec::with_capacity(4 * words.len());
-    push_words(words, &mut bytes);
-    Arc::new(Zeroizing::new(bytes))
 }
 
 /// A computation. The ciphertexts of all operands stand in the question, each with its name ([`Operand`]).

@@ -377,12 +377,14 @@ impl Database {
     pub(crate) fn connections(&self) -> Connections {
         let (size, idle, max) = match &self.open {
             Pools::Sqlite { writer, readers } => {
-                (writer.size() + readers.size(), writer.num_idle() + readers.num_idle(), SQLITE_READERS_MAX + 1)
+                let idle = writer.num_idle().saturating_add(readers.num_idle());
+                (writer.size() + readers.size(), idle, SQLITE_READERS_MAX + 1)
             }
             Pools::Postgres(Server { pool, .. }) => (pool.size(), pool.num_idle(), POSTGRES_CONNECTIONS_MAX),
         };
-        let idle = u32::try_from(idle).unwrap_or(u32::MAX);
-        Connections { in_use: size.saturating_sub(idle), idle, max }
+        // a pool counts its idle connections without a lock, so for a moment the count may be below 0 and wrap around
+        let idle = u32::try_from(idle).unwrap_or(0).min(size);
+        Connections { in_use: size - idle, idle, max }
     }
 
     pub(crate) async fn close(&self) {

@@ -108,7 +108,8 @@ async fn p24_a_circuit_whose_reservation_is_lost_while_it_runs_is_told_as_failed
     let op_id = account.begin(&circuit).await;
     // as if another node had considered this node lost
     let store = server.running().store();
-    let lost = store.forsaken_reservations("another node", i64::MAX, 9).await.unwrap();
+    let node_id = std::fs::read_to_string(server.running().config().data_dir.join("node-id")).unwrap();
+    let lost = store.reservations_of_node(&node_id, "", 9).await.unwrap();
     assert_eq!(lost.len(), 1);
     store.void_reservation(&lost[0].transfer_id, &lost[0].account_id, server.clock.now().0).await.unwrap();
     let end = account.ended(&op_id).await;

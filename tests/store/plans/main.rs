@@ -109,6 +109,7 @@ fn new_key<'a>(digest: &'a [u8; 32], key_id: &'a str, account_id: &'a str, envir
 
 fn unit(n: u8) -> Unit {
     let (session_digest, account_id, op_id) = ([1; 32], "acct_1".to_owned(), format!("op_{n}"));
+    let (digest, claim, answer) = ([n; 32], [n; 16], vec![1]);
     Unit {
         values: Vec::new(),
         waiting: None,
@@ -163,14 +164,7 @@ fn unit(n: u8) -> Unit {
             operations: vec![("gate_and".to_owned(), 1), ("gate_or".to_owned(), 1)],
         }),
         event: None,
-        keep: Some(KeptAnswer {
-            digest: [n; 32],
-            claim: [n; 16],
-            answer: vec![1],
-            blob: None,
-            held_until: 100,
-            provisional: false,
-        }),
+        keep: Some(KeptAnswer { digest, claim, answer, blob: None, held_until: 100, provisional: false }),
     }
 }
 

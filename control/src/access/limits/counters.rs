@@ -23,13 +23,15 @@ use parking_lot::Mutex;
 use store::{Settlement, Store};
 use tokio::sync::OwnedMutexGuard;
 
-use super::Subject;
 use super::period::Period;
 use crate::caller::PlanLimits;
 use crate::clock::Timestamp;
 use count::Count;
 
 pub use network::Networks;
+
+/// The owner of a counter: an account's id, or `addr_` with a keyed digest of a network.
+pub(crate) type Subject = Arc<str>;
 
 /// Largest number of subjects in memory. Requests of further subjects pass uncounted.
 const SUBJECTS_MAX: usize = 100_000;

@@ -16,16 +16,16 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 
+use super::OPERATIONS_MAX;
 use super::access::{Checkpoints, FleetKeys};
 use super::content::{self, Callback, INLINE_BYTES_MAX};
 use super::internal::Internal;
-use super::member::Member;
+use super::member::{Member, POOL};
 use super::news::News;
 use super::pace::Pace;
 use super::parts::{PartsList, WithParts};
 use super::pending::Pending;
 use super::popularity::Popularity;
-use super::{OPERATIONS_MAX, POOL};
 use crate::cache_store::{self, Follower, Teller};
 use crate::ids;
 use crate::web::error::ApiError;

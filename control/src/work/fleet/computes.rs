@@ -22,8 +22,9 @@ use super::worker_keys::WorkerKeys;
 use crate::web::openapi::VERSION;
 use crate::work::here::Here;
 use crate::work::key::{KeyName, Operand};
+use crate::work::named::{NamedResult, bytes_of_words};
 use crate::work::octets::read_short_work;
-use crate::work::question::{NamedResult, Question, Work, WorkEnd, WorkError, Worker, bytes_of_words};
+use crate::work::question::{Question, Work, WorkEnd, WorkError, Worker};
 use crate::work::{DeviceState, Rows, read_work, write_end};
 
 /// Work that the engine cannot take now is delivered again after this time.

@@ -15,6 +15,9 @@ use super::FleetConfig;
 /// Longest time until a member hears its own word.
 const HEARD_WAIT: Duration = Duration::from_secs(2);
 
+/// The pool of all workers.
+pub const POOL: &str = "default";
+
 /// The addresses of a broker's servers. `Debug` hides passwords.
 #[derive(Clone)]
 pub struct BrokerUrl(#[cfg(feature = "nats")] String);

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
-use super::POOL;
+use super::member::POOL;
 use super::news::{News, WarmKey};
 use super::pending::Pending;
 use crate::work::key::KeyName;

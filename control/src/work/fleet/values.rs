@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::work::key::{KeyName, Operand};
-use crate::work::question::NamedBytes;
+use crate::work::named::NamedBytes;
 
 /// The remembered values of all keys. Clones share them.
 #[derive(Clone)]

@@ -13,13 +13,13 @@ use tokio::sync::Notify;
 
 use super::caller::Caller;
 use super::computes::Computes;
-use super::member::Member;
+use super::member::{Member, POOL};
 use super::news::News;
 use super::session_key::FleetSeal;
 use super::values::RememberedValues;
 use super::warmth::Warmth;
 use super::worker_keys::WorkerKeys;
-use super::{FleetConfig, OPERATIONS_MAX, POOL};
+use super::{FleetConfig, OPERATIONS_MAX};
 use crate::blobs::{Blobs, BucketConfig, ObjectKind};
 use crate::resource::Resource;
 use crate::sealing::AccountSeals;

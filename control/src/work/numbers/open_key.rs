@@ -10,7 +10,8 @@ use super::planning::{Asked, NumbersShape, ResultFacts, StoredOperand, result_by
 use crate::web::error::ApiError;
 use crate::work::here::{Here, KeyShape};
 use crate::work::key::{KeyName, Operand, Share};
-use crate::work::question::{NamedResult, NumbersQuestion, Question, Work};
+use crate::work::named::NamedResult;
+use crate::work::question::{NumbersQuestion, Question, Work};
 
 /// A key for encrypted numbers, with everything but its rows. Work under the key opens it again, if it was closed.
 pub struct OpenNumbersKey {

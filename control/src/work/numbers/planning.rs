@@ -17,7 +17,7 @@ use super::stored_key::{StoredNumbersKey, StoredRow, parts_of};
 use super::{CiphertextFacts, precision_told, tenths};
 use crate::web::error::ApiError;
 use crate::work::key::Operand;
-use crate::work::question::ResultHead;
+use crate::work::named::ResultHead;
 
 pub use engine::ckks::operation::Operation;
 

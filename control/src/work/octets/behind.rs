@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::RowsHead;
 use crate::work::key::Operand;
-use crate::work::question::NamedBytes;
+use crate::work::named::NamedBytes;
 
 /// The version of both forms.
 pub const VERSION: u32 = 2;
@@ -140,15 +140,6 @@ pub fn check_version(version: u32) -> Result<(), NotWork> {
     match version {
         VERSION => Ok(()),
         other => Err(NotWork::because(format!("version {other}, not {VERSION}"))),
-    }
-}
-
-/// Writes words behind a head.
-pub fn push_words(words: &[u32], bytes: &mut Vec<u8>) {
-    if cfg!(target_endian = "little") {
-        bytes.extend_from_slice(bytemuck::cast_slice(words));
-    } else {
-        bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
     }
 }
 

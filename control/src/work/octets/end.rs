@@ -6,7 +6,8 @@ use api::OperationId;
 use engine::{CircuitBound, Error, Rows};
 use serde::{Deserialize, Serialize};
 
-use super::behind::{NotWork, VERSION, check_version, gate, nanoseconds, push_words, split, with_head};
+use super::behind::{NotWork, VERSION, check_version, gate, nanoseconds, split, with_head};
+use crate::work::named::push_words;
 use crate::work::question::{Figures, WorkEnd, WorkError};
 
 #[derive(Serialize, Deserialize)]

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::behind::NotWork;
 use crate::work::key::Operand;
+use crate::work::named::{NamedResult, ResultHead};
 use crate::work::numbers::Tail;
-use crate::work::question::{NamedResult, ResultHead};
 
 /// A name of results.
 #[derive(Serialize, Deserialize)]

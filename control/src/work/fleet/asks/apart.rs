@@ -13,8 +13,8 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use super::Fleet;
-use crate::work::fleet::POOL;
 use crate::work::fleet::access::Checkpoints;
+use crate::work::fleet::member::POOL;
 use crate::work::fleet::parts::{InParts, PARTS_MAX, PartState, read_checkpoint};
 use crate::work::fleet::split::{Part, PartWorker, in_order, may_be_split, split, split_again};
 use crate::work::key::KeyName;
