@@ -85,7 +85,7 @@ impl<T: Clone> Popular<T> {
         let mut equal = above.iter().filter(|count| **count <= median).count();
         self.flows.retain(|_, asked| {
             let count = asked.count(now);
-            let is_equal = count <= median && count >= median && equal > 0;
+            let is_equal = count.total_cmp(&median).is_eq() && equal > 0;
             equal -= usize::from(is_equal);
             count > median || is_equal
         });

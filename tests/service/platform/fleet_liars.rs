@@ -73,7 +73,8 @@ async fn answers_that_are_not_for_the_request_fail_it_uncharged() {
     };
     // a result of the right shape
     let row_words = Preset::Fast128.params().lwe_dimension + 1;
-    let lies: [&dyn Fn(&OperationId) -> Vec<u8>; 6] = [
+    type Lie<'l> = &'l dyn Fn(&OperationId) -> Vec<u8>;
+    let lies: [Lie<'_>; 6] = [
         &|_| Vec::new(),
         &|_| b"no end of work".to_vec(),
         &|id| {

@@ -79,7 +79,7 @@ pub fn chains_netlist(chains: usize, gates: usize) -> String {
     let line = |gate: usize, chain: usize| {
         let (before, input) =
             (if gate == 0 { chain } else { wire(gate - 1, chain) }, (7 * gate + 1 + chain) % CHAIN_BITS);
-        format!("2 1 {before} {input} {} {}\n", wire(gate, chain), if gate % 2 == 0 { "AND" } else { "OR" })
+        format!("2 1 {before} {input} {} {}\n", wire(gate, chain), if gate.is_multiple_of(2) { "AND" } else { "OR" })
     };
     let lines = (0..gates).flat_map(|gate| (0..chains).map(move |chain| line(gate, chain)));
     let count = gates * chains;

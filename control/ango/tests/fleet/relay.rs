@@ -154,7 +154,7 @@ async fn carry(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin
 async fn answer_500(client: TcpStream) -> std::io::Result<()> {
     let (mut from, mut to) = client.into_split();
     // an answer before the request would be an error of the connection
-    from.read(&mut [0; 1]).await?;
+    from.read_exact(&mut [0; 1]).await?;
     to.write_all(b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await?;
     to.shutdown().await?;
     // a body that is not read would reset the connection before the client reads the answer
