@@ -35,11 +35,16 @@ struct LoadedKey {
 
 /// Makes the tables and the parts that a plan needs.
 fn loaded(toy: &mut Toy, plan: &Plan) -> LoadedKey {
+    loaded_at(toy, plan.params(), plan.parts())
+}
+
+/// Makes the tables and these parts, each at its level.
+fn loaded_at(toy: &mut Toy, params: &Params, wanted: Vec<(PartKind, usize)>) -> LoadedKey {
     let cpu = Cpu::with(Isa::detect(), 2);
-    let tables = cpu.make_tables(plan.params()).unwrap();
+    let tables = cpu.make_tables(params).unwrap();
     let mut parts = Vec::new();
-    for (kind, level) in plan.parts() {
-        let shape = PartShape { params: plan.params().clone(), kind, level };
+    for (kind, level) in wanted {
+        let shape = PartShape { params: params.clone(), kind, level };
         let mut part = cpu.room_for_part(&tables, &shape).unwrap();
         for (digit, (seed, body)) in toy.seeded_part(kind, level).iter().enumerate() {
             cpu.load_row(&tables, &mut part, &SeededRow { digit, seed, body }).unwrap();
