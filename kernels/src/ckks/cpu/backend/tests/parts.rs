@@ -62,8 +62,8 @@ fn check(toy: &mut Toy, operation: Operation, coefficients: &[f64]) {
     let (plan, inputs) = planned(toy, operation, coefficients);
     // the key has its parts at the levels for which the plan was made, and not only at those that the plan needs
     let of_key = all_parts(plan.params());
-    let level_of = |kind| of_key.iter().filter(|(of, _)| *of == kind).map(|(_, level)| *level).max();
-    let wanted = plan.parts().into_iter().map(|(kind, needed)| (kind, level_of(kind).unwrap_or(needed))).collect();
+    let at = |(kind, needed)| of_key.iter().find(|(of, level)| *of == kind && *level >= needed).copied();
+    let wanted = plan.parts().into_iter().map(|part| at(part).expect("the key has the part")).collect();
     let key = loaded_at(toy, plan.params(), wanted);
     let refer = |values: &[ToyCiphertext], plan: &Plan| run_with(&key, plan, &values.iter().collect::<Vec<_>>());
     let words = |values: &[ToyCiphertext]| values.iter().map(|value| value.words.clone()).collect::<Vec<_>>();
