@@ -135,6 +135,14 @@ impl Claim {
         self.keep_for(response, Audience::Credential).await
     }
 
+    /// Drops the stored answer that names an operation, because the operation has ended without results.
+    pub async fn drop_provisional(&self) {
+        let Some(held) = &self.0 else { return };
+        if let Err(error) = held.web.answers.store.drop_provisional_answer(&held.digest, &held.claim).await {
+            tracing::warn!(%error, "the answer that names a failed operation could not be removed");
+        }
+    }
+
     async fn keep_for(
         &self,
         response: Response,

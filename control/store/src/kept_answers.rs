@@ -89,6 +89,13 @@ impl Store {
         self.writers.submit(Release { digest: *digest, claim: *claim }).await
     }
 
+    /// Deletes an answer that only names an operation, because the operation has ended without results. A request with the
+    /// same key then begins anew.
+    pub async fn drop_provisional_answer(&self, digest: &[u8; 32], claim: &[u8; 16]) -> Result<()> {
+        let sql = "DELETE FROM kept_answers WHERE digest = $1 AND claim = $2 AND provisional";
+        self.db.execute(sql, values![digest, &claim[..]]).await.map(drop)
+    }
+
     /// Deletes expired answers, and expired claims of lost nodes. Returns the number of deleted rows.
     pub async fn forget_kept_answers(&self, now: i64) -> Result<u64> {
         // lock in the same order as when answers are stored, because otherwise two transactions can deadlock
@@ -286,7 +293,7 @@ impl Work for Release {
         let mut sorted = releases.to_vec();
         sorted.sort_by_key(|release| release.digest);
         for Release { digest, claim } in sorted {
-            let sql = "DELETE FROM kept_answers WHERE digest = $1 AND claim = $2 AND (answer IS NULL OR provisional)";
+            let sql = "DELETE FROM kept_answers WHERE digest = $1 AND claim = $2 AND answer IS NULL";
             tx.execute(sql, values![digest, &claim[..]]).await?;
         }
         Ok(vec![(); releases.len()])

@@ -571,6 +571,7 @@ async fn tour(store: &Store) -> store::Result<()> {
     two.and(three)?;
     store.claim(claim(1)).await?;
     store.release_claim(&[9; 32], &[9; 16]).await?;
+    store.drop_provisional_answer(&[9; 32], &[9; 16]).await?;
     store.operation("acct_1", "op_1").await?;
     store.usage_between("acct_1", 0, 9).await?;
     store.used_in_month("acct_1", 1).await?;

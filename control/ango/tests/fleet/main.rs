@@ -18,7 +18,8 @@ use tests_service::node::until;
 
 use load::Load;
 use operation::Operation;
-use place::{Place, open_session, owner_first, signal};
+use place::{Linked, Place, To, gauge, open_session, owner_first, signal};
+use relay::Link;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operation_goes_on_where_its_dead_worker_stopped_and_is_charged_once() {
@@ -86,4 +87,23 @@ async fn members_of_a_fleet_die_and_sleep_and_no_answer_is_lost_or_charged_twice
     let show = api.send(&Request::get(format!("/api/v1/tfhe/session/{session}")).key(&key)).await.unwrap().ok(200);
     assert_eq!(show["gates_used"], answered);
     place.assert_charged(answered..=answered).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_whose_request_lost_the_database_is_free_when_the_database_is_back() {
+    const GATES: usize = 200;
+    let Some(mut place) = Place::new().await else { return };
+    let (worker, Linked { node, links }) = (place.worker(), place.linked_api());
+    until("the worker is heard", async || node.fleet_workers().await == 1).await;
+    let key = place.api_key.clone();
+    let session = open_session(&node, &key).await;
+    let run = Operation::request(&session, GATES).key(&key).header("Idempotency-Key", "one");
+    let (first, ()) = tokio::join!(node.send(&run), async {
+        until("the circuit runs", async || gauge(&worker, "ango_fleet_taken").await > 0).await;
+        links.set(To::Database, Link::Cut);
+    });
+    assert_eq!(first.unwrap().status, 503);
+    links.set(To::Database, Link::Whole);
+    until("the key is free", async || node.send(&run).await.unwrap().status == 200).await;
+    place.assert_charged(GATES as u64..=GATES as u64).await;
 }

@@ -13,7 +13,7 @@ use tokio::sync::mpsc::channel;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-/// What happens to the bytes of a link.
+/// The state of a link between a member and a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
     /// They pass.

@@ -177,6 +177,9 @@ pub async fn delete(
 /// With `Prefer: respond-async` the answer comes at once, with the status `pending`. `GET
 /// /api/v1/tfhe/circuits/operations/{op_id}` then returns the run's progress, and its results when it is completed.
 ///
+/// In a fleet, a long run outlives the node that answers. Until the first request is answered, the same request with the same
+/// `Idempotency-Key` gets the run with the status `pending`.
+///
 /// The request as an octet-stream is a head, then the ciphertexts. The head is the JSON with a number in place of each
 /// list: how many of the ciphertexts belong to that list. With `Accept: application/octet-stream` the answer has this
 /// form too.

@@ -105,6 +105,9 @@ impl JsonBody for ComputeRequest {
 /// returns the result's id. Trial keys cannot call this GET, so the node does not apply their preference: the answer has
 /// the result. The deadline of a request holds for operations in the background too. With `Accept: application/octet-stream` the answer is a head (the JSON) followed by the
 /// result.
+///
+/// In a fleet, a bootstrap outlives the node that answers. Until the first request is answered, the same request with the
+/// same `Idempotency-Key` gets the operation with the status `pending`.
 #[utoipa::path(
     post,
     path = "/api/v1/compute/{op}",

@@ -183,8 +183,8 @@ pub async fn enter<K: Kind>(begun: Begun, kind: K, work: Work) -> Result<Respons
     .await?
 }
 
-/// Enters a long operation in the line, and waits for its end. If this node dies, another node books the operation, and a
-/// repeated request with the same `Idempotency-Key` gets the operation's id.
+/// Enters a long operation in the line, and waits for its end. If this node dies or loses the database, another node books the
+/// operation, and a repeated request with the same `Idempotency-Key` gets the operation's id, so no request begins a second one.
 pub async fn wait<K: Kind>(mut begun: Begun, mut kind: K, work: Work) -> Result<Response, ApiError> {
     let in_flight = begun.compute.in_flight.enter();
     // a separate task, because the operation goes on if the client leaves (readings P24)
@@ -209,10 +209,16 @@ pub async fn wait<K: Kind>(mut begun: Begun, mut kind: K, work: Work) -> Result<
     .await?
 }
 
-/// Waits for the end of an operation of the line, at most until `last`, and makes the answer.
+/// Waits for the end of an operation of the line, at most until `last`, and makes the answer. While the database does not
+/// answer, the operation may go on, so the wait does too.
 async fn told<K: Kind>(begun: &Begun, kind: &mut K, last: Instant) -> Result<Response, ApiError> {
     let (store, account) = (&begun.compute.store, begun.by.account.as_str());
-    while store.waiting(begun.op_id.as_str()).await?.is_some() {
+    loop {
+        match store.waiting(begun.op_id.as_str()).await {
+            Ok(None) => break,
+            Ok(Some(_)) => {}
+            Err(error) => tracing::debug!(%error, "the line was not read for a client that waits"),
+        }
         if Instant::now() >= last {
             let late = RunError::from(WorkError::deadline_passed());
             return Err(late.or_gone(|| kind.gone()));
@@ -221,18 +227,18 @@ async fn told<K: Kind>(begun: &Begun, kind: &mut K, last: Instant) -> Result<Res
     }
     let found = store.operation(account, begun.op_id.as_str()).await?;
     let (record, of) = found.ok_or_else(|| kind.gone())?;
-    match record.status {
-        OperationStatus::Completed => {
-            let took = Duration::from_micros(record.compute_us.unwrap_or(0).unsigned_abs());
-            kind.answer_of_line(begun, of, took).await
-        }
-        OperationStatus::Cancelled => Err(super::cancelled()),
-        _ => {
-            let code = record.error_code.and_then(|code| Code::from_name(&code)).unwrap_or(Code::InternalError);
-            let error = ApiError::new(code, record.error_message.unwrap_or_default());
-            Err(if code == Code::ServiceUnavailable { error.retry_after(RETRY) } else { error })
-        }
+    if record.status == OperationStatus::Completed {
+        let took = Duration::from_micros(record.compute_us.unwrap_or(0).unsigned_abs());
+        return kind.answer_of_line(begun, of, took).await;
     }
+    // nothing was charged, so the same request may begin anew
+    begun.reply.claim.drop_provisional().await;
+    if record.status == OperationStatus::Cancelled {
+        return Err(super::cancelled());
+    }
+    let code = record.error_code.and_then(|code| Code::from_name(&code)).unwrap_or(Code::InternalError);
+    let error = ApiError::new(code, record.error_message.unwrap_or_default());
+    Err(if code == Code::ServiceUnavailable { error.retry_after(RETRY) } else { error })
 }
 
 async fn write<K: Kind>(begun: &Begun, kind: &K, work: Work) -> Result<Response, ApiError> {
