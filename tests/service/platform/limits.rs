@@ -1,7 +1,7 @@
 //! Limits on requests: counts by day and month, token buckets, and the headers that show the limits (readings section
 //! 3).
 
-use std::sync::Arc;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use api::AccountId;
@@ -272,18 +272,23 @@ async fn l6_a19_a_rotated_key_and_its_successor_take_from_one_burst() {
     panic!("the successor has another token bucket");
 }
 
-/// Sends this many requests at once, spread over these nodes. Returns the number of accepted requests.
 /// A limit of requests a day, and a crowd of requests that is twice as large.
 pub fn crowd() -> (u64, usize) {
     tests_extent::pick((200, 400), (1000, 2000))
 }
 
+/// Sends this many requests at once, spread over these nodes. Returns the number of accepted requests.
 pub async fn race(servers: &[&TestServer], key: &str, requests: usize) -> usize {
-    let lanes = 50;
-    let addresses: Arc<Vec<_>> = Arc::new(servers.iter().map(|server| server.address).collect());
+    let addresses = servers.iter().map(|server| server.address).collect();
+    passed(addresses, Request::get(SESSIONS).key(key), 50, requests).await
+}
+
+/// Sends a request so often, in lanes that each send one after another to these addresses in turns. Returns how often it was
+/// accepted.
+pub async fn passed(addresses: Vec<SocketAddr>, request: Request, lanes: usize, requests: usize) -> usize {
     let tasks: Vec<_> = (0..lanes)
         .map(|lane| {
-            let (addresses, request) = (addresses.clone(), Request::get(SESSIONS).key(key));
+            let (addresses, request) = (addresses.clone(), request.clone());
             tokio::spawn(async move {
                 let mut passed = 0;
                 for turn in 0..requests / lanes {
