@@ -223,5 +223,14 @@ fn describe_fleet() {
     describe_counter!("ango_fleet_key_misses_total", "How often the worker had to open a key when its work came.");
     describe_counter!("ango_fleet_device_busy_seconds_total", "Time in which devices of the worker computed.");
     describe_counter!("ango_fleet_redeliveries_total", "Messages that the worker got and that were delivered before.");
+    describe_counter!(
+        "ango_fleet_operands_remembered_total",
+        "Operands that messages left out and the worker remembered."
+    );
+    describe_counter!(
+        "ango_fleet_operand_misses_total",
+        "Operands that messages left out and the worker did not remember."
+    );
+    describe_gauge!("ango_fleet_remembered_bytes", "Size of the operands and results that the worker remembers.");
     describe_gauge!("ango_fleet_taken", "Requests and operations that the worker computes.");
 }

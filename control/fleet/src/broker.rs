@@ -93,7 +93,7 @@ pub enum NotPublished {
     /// The broker has no room, or does not answer.
     #[error("the broker did not take the message: {0}")]
     Refused(String),
-    /// The broker is there, and its servers have not agreed yet which of them leads the queue.
+    /// The broker's servers answer, but they have not chosen the leader of the queue yet.
     #[error("no server of the broker leads the queue: {0}")]
     NoLeader(String),
 }

@@ -113,7 +113,7 @@ impl Workers {
         owner.or_else(|| lanes::owner(flow, of_pool().map(named)))
     }
 
-    /// Returns the workers of a pool that take new work: those that are ready or, if there are none, those that warm up.
+    /// Returns the workers of a pool that take new work. Workers that warm up take new work only if no worker is ready.
     pub fn in_use<'a>(&'a self, pool: &'a str, now: Instant) -> impl Iterator<Item = &'a Presence> {
         let of_pool = move || self.live(now).filter(move |worker| worker.pool == pool);
         let has_ready = of_pool().any(Presence::is_ready);

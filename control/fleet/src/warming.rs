@@ -92,9 +92,9 @@ impl<T: Clone> Popular<T> {
     }
 }
 
-/// Returns the most popular flows that a worker will take once it is used: the flows of its own lane first, then those of
-/// the lanes of which it is the second. `hottest`: the flows, the most popular first. Hashes each flow with each worker, which
-/// may take some milliseconds.
+/// Returns the popular flows that a worker will take once it is used. The flows of its own lane come first. The flows of lanes
+/// of which the worker is the second follow. `hottest`: all popular flows, in the order of their counts. Takes some
+/// milliseconds, because each flow is hashed with each worker.
 pub fn wanted<T>(ranks: &Ranks, hottest: Vec<(String, T)>) -> Vec<(String, T)> {
     let (mut owned, mut seconded) = (Vec::new(), Vec::new());
     for flow in hottest {
@@ -230,7 +230,7 @@ mod tests {
         assert!(first > 30 && wanted[..first].iter().all(|flow| owned(flow)));
         assert!(wanted[first..].iter().all(|flow| seconded(flow)));
         assert_eq!(wanted.len(), first + flows.iter().filter(|flow| seconded(flow)).count());
-        // the most popular flows of its own lane come first
+        // flows of the worker's own lane come first, in the order of their counts
         let popularity = |flow: &str| flow.parse::<usize>().unwrap() % 3;
         assert!(wanted[..first].is_sorted_by_key(|flow| std::cmp::Reverse(popularity(flow))));
     }

@@ -59,7 +59,7 @@ impl RememberedValues {
         found
     }
 
-    /// Remembers a value, and forgets those that were not used for longest, if the room is full.
+    /// Remembers a value. If there is no room, the values that were unused for longest are forgotten.
     pub fn remember(&self, key: KeyName, operand: Operand, bytes: NamedBytes) {
         self.shared.list.lock().put((key, operand), bytes, self.shared.bytes_max);
     }

@@ -20,8 +20,7 @@ use crate::work::fleet::split::{Part, PartWorker, in_order, may_be_split, split,
 use crate::work::key::KeyName;
 use crate::work::question::{Ending, Figures, Question, Work, WorkEnd, WorkError};
 
-/// The word to cancel the parts that are left is told again after this time, because a part may begin after the last
-/// word.
+/// Workers are told again after this time to cancel the parts that run. A part may have begun after the last word.
 const CANCEL_AGAIN: Duration = Duration::from_secs(1);
 /// Number of circuits that are split at the same time. A netlist of a million gates takes a second of a core.
 static SPLITTING: Semaphore = Semaphore::const_new(2);

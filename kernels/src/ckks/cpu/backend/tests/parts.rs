@@ -60,7 +60,7 @@ fn is_reduced(params: &Params, ciphertext: &ToyCiphertext) -> bool {
 /// Cuts a plan at every level and compares the words of its results with those of the whole plan.
 fn check(toy: &mut Toy, operation: Operation, coefficients: &[f64]) {
     let (plan, inputs) = planned(toy, operation, coefficients);
-    // the key has its parts at the levels for which the plan was made, and not only at those that the plan needs
+    // a plan is made for a key, so each part has the key's level, which may be above the level that the plan needs
     let of_key = all_parts(plan.params());
     let at = |(kind, needed)| of_key.iter().find(|(of, level)| *of == kind && *level >= needed).copied();
     let wanted = plan.parts().into_iter().map(|part| at(part).expect("the key has the part")).collect();
