@@ -107,3 +107,26 @@ async fn a_key_whose_request_lost_the_database_is_free_when_the_database_is_back
     until("the key is free", async || node.send(&run).await.unwrap().status == 200).await;
     place.assert_charged(GATES as u64..=GATES as u64).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_circuit_whose_node_lost_the_database_for_a_moment_is_answered_and_charged_once() {
+    // estimated to take more than 5 s, so the circuit waits in the line
+    const GATES: usize = 600;
+    let Some(mut place) = Place::new().await else { return };
+    let (worker, Linked { node, links }) = (place.worker(), place.linked_api());
+    until("the worker is heard", async || node.fleet_workers().await == 1).await;
+    let key = place.api_key.clone();
+    let session = open_session(&node, &key).await;
+    let run = Operation::request(&session, GATES).key(&key).header("Idempotency-Key", "one");
+    let ready = async || Request::get("/readyz").try_send(node.operations).await.expect("the node lives").status == 200;
+    let (first, ()) = tokio::join!(node.send(&run), async {
+        until("the circuit runs", async || gauge(&worker, "ango_fleet_taken").await > 0).await;
+        links.set(To::Database, Link::Cut);
+        until("the node misses the database", async || !ready().await).await;
+        links.set(To::Database, Link::Whole);
+    });
+    let first = first.unwrap().ok(200);
+    assert_eq!((&first["status"], &first["gates_total"]), (&"completed".into(), &GATES.into()));
+    assert_eq!(node.send(&run).await.unwrap().ok(200), first);
+    place.assert_charged(GATES as u64..=GATES as u64).await;
+}
