@@ -141,8 +141,10 @@ impl Workers {
     pub fn owner_after(&self, owner: &str, flow: &[u8], version: u32, now: Instant) -> Option<&str> {
         let pool = &self.heard.get(owner)?.0.pool;
         let reads = |worker: &&Presence| (worker.speaks[0]..=worker.speaks[1]).contains(&version);
-        let others = self.live(now).filter(|worker| worker.pool == *pool && worker.worker != owner && !worker.draining);
-        lanes::owner(flow, others.filter(reads).map(named))
+        let is_other = |worker: &&Presence| worker.pool == *pool && worker.worker != owner && !worker.draining;
+        let others = || self.live(now).filter(is_other).filter(reads);
+        let ready = lanes::owner(flow, others().filter(|worker| worker.is_ready()).map(named));
+        ready.or_else(|| lanes::owner(flow, others().map(named)))
     }
 
     /// Returns the lanes for which a worker is the second. Lanes of workers that are gone count too.
@@ -253,6 +255,12 @@ mod tests {
         assert_eq!(workers.seconded_by("ready", "default", now), ["drains", "warms"]);
         assert!(workers.seconded_by("warms", "default", now).is_empty());
         assert_eq!(workers.in_use("default", now).count(), 1);
+        // work that the owner gave back
+        assert_eq!(workers.owner_after("ready", b"flow", 1, now), Some("warms"));
+        workers.hear(presence("ready-too"), now);
+        for flow in 0..100u8 {
+            assert_eq!(workers.owner_after("ready", &[flow], 1, now), Some("ready-too"));
+        }
         // members of the version before know nothing of warming
         let (warms, ready) = (Presence { warming: true, ..presence("a") }, presence("a"));
         let text = |presence: &Presence| String::from_utf8(presence.write()).unwrap();

@@ -115,6 +115,7 @@ impl World<'_> {
         let owner = view.owner(POOL, &flow, version, now);
         let for_another = self.works[number].ask.as_ref().is_some_and(|ask| ask.asking.is_for_another());
         let another = owner.filter(|_| for_another).and_then(|owner| view.owner_after(owner, &flow, version, now));
+        let had_no_room = another.and(owner).map(lane_number);
         let owner = another.or(owner).map(lane_number);
         let work = &mut self.works[number];
         let ask = work.ask.as_mut().expect("the work is asked");
@@ -136,7 +137,7 @@ impl World<'_> {
         ask.call = Some(call);
         work.tokens.insert(token);
         if is_settled {
-            self.check_owner_is_warm(lane);
+            self.check_owner_is_warm(lane, had_no_room);
         }
         let left = deadline.duration_since(now);
         let content = Content { work: number, attempt, token, left };

@@ -73,13 +73,14 @@ impl World<'_> {
         worker.is_there && !worker.is_draining && worker.ready_since.is_some_and(is_heard)
     }
 
-    /// Checks that work is not given to a worker that warms up while another one is ready.
-    pub fn check_owner_is_warm(&self, number: usize) {
+    /// Checks that work is not given to a worker that warms up while another one is ready. `had_no_room`: the worker that gave the
+    /// work back.
+    pub fn check_owner_is_warm(&self, number: usize, had_no_room: Option<usize>) {
         let owner = &self.workers[number];
         // a worker that has just started may be listed as it was before
         let has_started = self.now.duration_since(owner.since) <= PERIOD + Duration::from_millis(10);
         let is_warm = owner.ready_since.is_some() || has_started;
-        let ready = (0..self.workers.len()).find(|other| self.is_known_as_ready(*other));
+        let ready = (0..self.workers.len()).find(|other| Some(*other) != had_no_room && self.is_known_as_ready(*other));
         assert!(is_warm || ready.is_none(), "w{number} warms up and owns work, though {ready:?} is ready");
     }
 }
