@@ -106,6 +106,7 @@ pub struct Serving {
     own_waits_since: Mutex<Option<Instant>>,
     helps: AtomicBool,
     draining: AtomicBool,
+    left: AtomicBool,
     /// Messages that were delivered more than once.
     pub redelivered: AtomicU64,
     /// Work that failed because several workers did not finish it.
@@ -203,6 +204,7 @@ impl Serving {
             own_waits_since: Mutex::default(),
             helps: AtomicBool::new(false),
             draining: AtomicBool::new(false),
+            left: AtomicBool::new(false),
             redelivered: AtomicU64::new(0),
             given_up: AtomicU64::new(0),
         });
@@ -237,6 +239,11 @@ impl Serving {
             }
         };
         time::timeout(most, ended).await.is_ok()
+    }
+
+    /// Tells the presence of the worker no more, so that the other members forget the worker.
+    pub fn leave(&self) {
+        self.left.store(true, Ordering::Relaxed);
     }
 
     /// Returns the number of pieces of work that this worker computes.
@@ -305,6 +312,9 @@ impl Serving {
         // a worker that drains still tells its presence, so that its lane keeps an owner while its work ends
         loop {
             beat.tick().await;
+            if self.left.load(Ordering::Relaxed) {
+                return;
+            }
             self.say_presence().await;
             self.ears.workers.lock().forget_gone(Instant::now());
         }

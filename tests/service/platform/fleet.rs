@@ -1,6 +1,6 @@
 //! A fleet of API nodes and workers (readings G3, G13): any API node serves any session, and every worker computes.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use api::Code;
 use client::Preset;
@@ -9,11 +9,12 @@ use control::admin::Operator;
 use control::caller::Role;
 use control::config::NodeRole;
 use serde_json::json;
-use tests_service::fleet::Fleet;
+use tests_service::fleet::{Fleet, hear_workers};
 use tests_service::gates::{
     Account, BATCH, CHAIN_BITS, CIRCUITS, GATE, OPERATIONS, SESSION, SESSIONS, and_netlist, chain_netlist, chain_result,
 };
 use tests_service::http::Request;
+use tests_service::node::until;
 use tests_service::{PATIENCE, TestServer};
 use tests_store::psql;
 
@@ -47,10 +48,7 @@ async fn g13_any_api_node_serves_any_session_and_all_of_them_list_it() {
         let gate = account.gate("NAND", true, Some(true), None);
         let refused = async || node.post(GATE, &gate).await;
         // a node believes a session's row for a second
-        let until = Instant::now() + Duration::from_secs(30);
-        while refused().await.status == 200 {
-            assert!(Instant::now() < until);
-        }
+        until("the node knows the end", async || refused().await.status != 200).await;
         refused().await.error(404, Code::SessionNotFound.as_str());
     }
 }
@@ -150,12 +148,9 @@ async fn a_chain_is_computed_from_values_that_its_worker_remembers_or_fetches() 
     assert_eq!(read(&second).await, vec![true; width / 2]);
     // a new worker remembers nothing, so it fetches the value, and then remembers it
     fleet.workers.remove(0).shutdown().await;
+    hear_workers(&api, 0).await;
     fleet.add_worker(None).await;
-    let until = Instant::now() + PATIENCE;
-    while api.iter().any(|node| node.running().workers_heard() != 1) {
-        assert!(Instant::now() < until, "the new worker is not heard");
-        tokio::task::yield_now().await;
-    }
+    hear_workers(&api, 1).await;
     for turn in 0..2 {
         let node = &api[turn % 2];
         let again = chain(&at(&account, node), &first).await;
@@ -199,15 +194,10 @@ async fn a_long_circuit_waits_in_the_line_while_its_client_waits_and_is_answered
     let request = Request::post(CIRCUITS, &circuit).key(&account.key).header("Idempotency-Key", "long");
     let (sent, address) = (request.clone(), api[0].address);
     let waits = tokio::spawn(async move { sent.send(address).await });
+    let store = api[0].running().store();
+    until("the circuit waits in the line", async || store.line_length().await.unwrap().waiting == 1).await;
     // the same request again, while no worker is there
-    let until = Instant::now() + PATIENCE;
-    let pending = loop {
-        let again = request.send(api[1].address).await;
-        if again.status == 200 {
-            break again.ok(200);
-        }
-        assert!(again.status == 409 && Instant::now() < until, "{}", again.status);
-    };
+    let pending = request.send(api[1].address).await.ok(200);
     assert_eq!((&pending["status"], &pending["gates_total"]), (&json!("pending"), &json!(width)));
     fleet.add_worker(None).await;
     let answer = waits.await.unwrap().ok(200);
@@ -226,10 +216,8 @@ async fn a_long_circuit_waits_in_the_line_while_its_client_waits_and_is_answered
 
 /// Waits until a node tells this status of an operation.
 async fn until_status(account: &Account<'_>, op_id: &str, status: &str) {
-    let until = Instant::now() + Duration::from_secs(60);
-    while account.send(Request::get(format!("{OPERATIONS}/{op_id}"))).await.ok(200)["status"] != status {
-        assert!(Instant::now() < until);
-    }
+    let told = async || account.send(Request::get(format!("{OPERATIONS}/{op_id}"))).await.ok(200);
+    until(status, async || told().await["status"] == status).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

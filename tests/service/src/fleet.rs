@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use control::admin;
 use control::app::WorkerNode;
@@ -17,7 +17,7 @@ use tests_store::Kind;
 use tokio::runtime::Runtime;
 use zeroize::Zeroizing;
 
-use crate::PATIENCE;
+use crate::node::until;
 use crate::s3::S3;
 use crate::server::TestServer;
 
@@ -355,21 +355,18 @@ impl Fleet {
 
     /// Waits until all API nodes hear this many workers.
     pub async fn hears_workers(&self, wanted: usize) {
-        let are_heard = |node: &TestServer| node.running().workers_heard() == wanted;
-        self.until_all(are_heard, "the workers are not heard").await;
+        hear_workers(&self.api, wanted).await;
     }
 
     /// Waits until all API nodes hear that this many workers are ready.
     pub async fn has_ready_workers(&self, wanted: usize) {
         let are_ready = |node: &TestServer| node.running().workers_ready() == wanted;
-        self.until_all(are_ready, "the workers are not ready").await;
+        until("the workers are ready", async || self.api.iter().all(are_ready)).await;
     }
+}
 
-    async fn until_all(&self, is_so: impl Fn(&TestServer) -> bool, failure: &str) {
-        let started = Instant::now();
-        while !self.api.iter().all(&is_so) {
-            assert!(started.elapsed() < PATIENCE, "{failure}");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    }
+/// Waits until all these API nodes hear this many workers.
+pub async fn hear_workers(api: &[TestServer], wanted: usize) {
+    let are_heard = |node: &TestServer| node.running().workers_heard() == wanted;
+    until("the workers are heard", async || api.iter().all(are_heard)).await;
 }

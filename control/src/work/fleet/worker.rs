@@ -86,12 +86,13 @@ impl WorkerPart {
         self.values.bytes()
     }
 
-    /// Takes no more work, and waits until all work has ended, at most this long.
+    /// Takes no more work, and waits until all work has ended, at most this long. Then the worker leaves the fleet.
     pub async fn drain(&self, most: Duration) {
         let (requests, operations) = tokio::join!(self.serving.drain(most), self.operations.drain(most));
         if !(requests && operations) {
             tracing::warn!("some work did not end in time; other workers compute it again");
         }
+        self.serving.leave();
     }
 
     /// Waits until an operator lets the worker leave.
