@@ -1,6 +1,7 @@
 //! A node from start to stop.
 
 mod api;
+mod database_clock;
 mod ground;
 mod jobs;
 mod storage;
@@ -87,6 +88,7 @@ impl App {
     ) -> anyhow::Result<Running> {
         let ground = Ground::open(&config, clock)?;
         let storage = Storage::open(&config, &ground).await?;
+        database_clock::follow(&storage.store, &ground.clock).await?;
         let listeners = Listeners::bind(&config).await?;
         storage.end_earlier_process(&ground.node_id, ground.clock.now()).await?;
         let (api_addr, metrics_addr) = (listeners.api_addr, listeners.metrics_addr);

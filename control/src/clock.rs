@@ -22,6 +22,11 @@ impl Timestamp {
         Timestamp(self.0.saturating_add(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)))
     }
 
+    /// Returns the moment that is later by so many microseconds, or earlier if the number is negative.
+    fn shifted(self, by_us: i64) -> Timestamp {
+        Timestamp(self.0.saturating_add(by_us))
+    }
+
     /// Returns the time since an earlier moment. Zero if `earlier` is later.
     pub fn since(self, earlier: Timestamp) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
@@ -53,11 +58,16 @@ impl Timestamp {
     }
 }
 
+/// A clock that differs from the database's by no more than this is not corrected.
+const TOLERATED: Duration = Duration::from_secs(1);
+
 /// A clock. Clones show the same time.
 #[derive(Clone, Debug, Default)]
 pub struct Clock {
-    /// Microseconds by which this clock is ahead of the system's clock.
+    /// Microseconds by which a test has moved this clock ahead.
     ahead_us: Arc<AtomicI64>,
+    /// Microseconds by which the system's clock is corrected.
+    corrected_us: Arc<AtomicI64>,
 }
 
 impl Clock {
@@ -68,8 +78,29 @@ impl Clock {
 
     /// The present moment.
     pub fn now(&self) -> Timestamp {
+        self.corrected().shifted(self.ahead_us.load(Ordering::Relaxed))
+    }
+
+    /// The present moment, as if no test had moved the clock.
+    fn corrected(&self) -> Timestamp {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Timestamp(self.ahead_us.load(Ordering::Relaxed)).plus(since_1970)
+        Timestamp(0).plus(since_1970).shifted(self.corrected_us.load(Ordering::Relaxed))
+    }
+
+    /// Corrects this clock and its clones if they are more than a second off. `told`: the right time, which somebody told in
+    /// the last `took`. Returns whether the clock was corrected.
+    pub fn correct(&self, told: Timestamp, took: Duration) -> bool {
+        let behind_us = told.plus(took / 2).0.saturating_sub(self.corrected().0);
+        let is_off = u128::from(behind_us.unsigned_abs()) > (TOLERATED + took / 2).as_micros();
+        if is_off {
+            self.corrected_us.fetch_add(behind_us, Ordering::Relaxed);
+        }
+        is_off
+    }
+
+    /// Returns the seconds by which the system's clock is corrected. Positive: the system's clock is behind.
+    pub fn correction_s(&self) -> f64 {
+        self.corrected_us.load(Ordering::Relaxed) as f64 / 1e6
     }
 
     /// Moves this clock and its clones ahead.
@@ -104,6 +135,21 @@ mod tests {
         assert!(clone.now().since(before) >= Duration::from_secs(3600));
         clock.set_back(Duration::from_secs(2 * 3600));
         assert!(clone.now() < before);
+    }
+
+    #[test]
+    fn a_clock_is_corrected_if_it_is_more_than_a_second_off_and_a_test_may_still_move_it() {
+        let (clock, second) = (Clock::system(), Duration::from_secs(1));
+        let told = |ahead_s: i64| Timestamp(Clock::system().now().0 + ahead_s * 1_000_000);
+        let is_ahead = |seconds| clock.now().is_near(told(seconds), second / 2);
+        assert!(!clock.correct(told(0), Duration::ZERO) && !clock.correct(told(0), 6 * second) && is_ahead(0));
+        assert!(clock.correct(told(3600), Duration::ZERO) && is_ahead(3600));
+        assert!(!clock.correct(told(3600), Duration::ZERO));
+        // half of the time that the answer took
+        assert!(clock.correct(told(-3600), 10 * second) && is_ahead(-3595));
+        assert!((clock.correction_s() + 3595.0).abs() < 0.5);
+        clock.advance(60 * second);
+        assert!(!clock.correct(told(-3595), Duration::ZERO) && is_ahead(-3535));
     }
 
     #[test]

@@ -35,6 +35,10 @@ impl Telemetry {
                 "ango_database_wal_bytes",
                 "Bytes of SQLite's write-ahead log, which grows while someone reads for long; absent on PostgreSQL."
             );
+            describe_gauge!(
+                "ango_clock_correction_seconds",
+                "Seconds by which the node corrects its machine's clock, because the database's is another; 0 on SQLite."
+            );
             describe_gauge!("ango_body_bytes", "Bytes of memory that bodies in transit hold.");
             describe_gauge!("ango_body_bytes_max", "Limit of ango_body_bytes.");
             describe_histogram!(

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 
+use super::database_clock;
 use crate::compute::numbers::keys::at_rest;
 use crate::compute::operation::life::line;
 use crate::compute::{Compute, lease};
@@ -35,6 +36,9 @@ pub fn list(areas: &Areas, believed_for: Duration) -> Vec<Periodic> {
             Box::pin(done(access.limits.sweep(access.clock.now())))
         })
         .waits_first(),
+        Periodic::new("clock", seconds(5), compute(), |compute| {
+            Box::pin(checked(database_clock::follow(&compute.store, &compute.clock)))
+        }),
         Periodic::new("lease", seconds(5), compute(), |compute| {
             Box::pin(checked(lease::renew(&compute.store, &compute.sessions.node_id, compute.clock.now())))
         }),

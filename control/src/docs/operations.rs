@@ -117,6 +117,7 @@ pub fn page(docs: &Docs) -> String {
         for (state, count) in [("in_use", connections.in_use), ("idle", connections.idle)] {
             gauge!("ango_database_connections", "state" => state).set(f64::from(count));
         }
+        gauge!("ango_clock_correction_seconds").set(access.clock.correction_s());
         if let Some(bytes) = compute.store.wal_bytes() {
             gauge!("ango_database_wal_bytes").set(bytes as f64);
         }

@@ -9,6 +9,13 @@ use crate::gate_sessions::end_sessions;
 use crate::{Result, Store};
 
 impl Store {
+    /// Returns the present moment by the database's clock, in microseconds since 1970.
+    pub async fn clock(&self) -> Result<i64> {
+        let sql = Sql { sqlite: concat!("SELECT ", clock!(sqlite)), postgres: concat!("SELECT ", clock!(postgres)) };
+        let (now,) = self.db.fetch_one(sql, values![]).await?;
+        Ok(now)
+    }
+
     /// Extends a node's lease until this time, in microseconds since 1970.
     pub async fn renew_lease(&self, node_id: &str, until: i64) -> Result<()> {
         let sql = "INSERT INTO nodes (node_id, lease_until) VALUES ($1, $2) \

@@ -545,6 +545,7 @@ async fn tour(store: &Store) -> store::Result<()> {
         };
         store.write(async |tx| tx.insert_gate_session(&session).await).await?;
     }
+    store.clock().await?;
     store.renew_lease("node_1", 15).await?;
     store.begin_generation("node_1", 1, 3_600_000_000).await?;
     store.renew_generation("node_1", 1, 3_600_000_000).await?;

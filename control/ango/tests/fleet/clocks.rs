@@ -1,14 +1,20 @@
-//! Workers whose clocks are off: their leases are durations. API nodes must keep the time (docs/fleet.md).
+//! Members whose clocks are off. Leases of workers are durations, and API nodes take the time from the database (docs/fleet.md).
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
+use control::clock::Timestamp;
 use control::config::NodeRole;
+use tests_service::http::Request;
 use tests_service::node::until;
 
 use crate::load::Load;
 use crate::operation::Operation;
 use crate::place::{Place, open_session};
+
+/// Longer than a test opens its sessions one after another, and shorter than the clocks are off.
+const MINUTES: Duration = Duration::from_secs(5 * 60);
 
 /// The library of Debian's package `faketime`, which gives a process another time of day.
 fn library() -> Option<String> {
@@ -81,4 +87,36 @@ async fn sessions_of_a_worker_that_cannot_read_the_bucket_are_served_by_another(
     }
     assert!(workers.iter().all(|worker| !worker.is_dead()));
     place.assert_charged(gates..=gates).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn api_nodes_whose_clocks_are_minutes_off_agree_when_a_session_ends() {
+    let Some(library) = library_or_say() else { return };
+    let Some(mut place) = Place::new().await else { return };
+    let worker = place.worker();
+    // the nodes differ by more than the life of a session
+    let api = ["-10m", "+0", "+10m"].map(|by| {
+        place.start(NodeRole::Api, |command| {
+            off(&library, by)(command);
+            command.env("ANGO_SESSION_TTL_S", "300");
+        })
+    });
+    let key = place.api_key.clone();
+    let mut ends = Vec::new();
+    for opens in &api {
+        until("the worker is heard", async || opens.fleet_workers().await == 1).await;
+        let session = open_session(opens, &key).await;
+        let show = Request::get(format!("/api/v1/tfhe/session/{session}")).key(&key);
+        let operation = Operation::begin(opens, &key, &session, 2).await;
+        for node in &api {
+            ends.push(node.send(&show).await.unwrap().ok(200)["expires_at"].as_str().unwrap().to_owned());
+            operation.assert_right(&operation.ended(node).await);
+        }
+    }
+    let ends: Vec<_> = ends.iter().map(|end| Timestamp::read(end).expect("a time")).collect();
+    let told: Vec<_> = ends.chunks(api.len()).collect();
+    assert!(told.iter().all(|of_session| of_session.iter().all(|end| *end == of_session[0])), "{told:?}");
+    assert!(ends.iter().all(|end| end.is_near(ends[0], MINUTES)), "{ends:?}");
+    assert!(!worker.is_dead());
+    place.assert_charged(6..=6).await;
 }

@@ -1,0 +1,28 @@
+//! The clock of a node on PostgreSQL is the database's, because the nodes of a database read each other's times: when sessions
+//! and API keys end, and when limits begin anew.
+
+use std::time::Instant;
+
+use store::Store;
+
+use crate::clock::{Clock, Timestamp};
+
+/// Corrects the clock of a node if the clock is more than a second off. Does nothing on SQLite, whose clock is this machine's.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn follow(store: &Store, clock: &Clock) -> Result<(), store::Error> {
+    if store.database() == "sqlite" {
+        return Ok(());
+    }
+    let asked = Instant::now();
+    let told = Timestamp(store.clock().await?);
+    if clock.correct(told, asked.elapsed()) {
+        let seconds = clock.correction_s();
+        tracing::warn!(
+            seconds,
+            "this machine's clock is not the database's; the node corrects its time by so many seconds"
+        );
+    }
+    Ok(())
+}
