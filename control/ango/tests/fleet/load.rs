@@ -15,6 +15,9 @@ use tests_service::node::until;
 /// Number of clients that send gates, one after another each.
 const CLIENTS: usize = 3;
 
+/// A client rests so long between its gates, so that the load leaves the machine time for what the fault costs.
+const REST: Duration = Duration::from_millis(50);
+
 /// Clients that send gates to all API nodes in turn, and check each answer.
 pub struct Load {
     stop: Arc<AtomicBool>,
@@ -61,9 +64,9 @@ impl Load {
                                 let told = other.map(|answer| format!("{} {}", answer.status, answer.text()));
                                 println!("a gate failed: {}", told.as_deref().unwrap_or("the node is away"));
                             }
-                            tokio::time::sleep(Duration::from_millis(50)).await;
                         }
                     }
+                    tokio::time::sleep(REST).await;
                 }
             }));
         }

@@ -130,3 +130,29 @@ async fn a_long_circuit_whose_node_lost_the_database_for_a_moment_is_answered_an
     assert_eq!(node.send(&run).await.unwrap().ok(200), first);
     place.assert_charged(GATES as u64..=GATES as u64).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_circuit_outlives_the_api_node_at_which_its_client_waits_and_is_charged_once() {
+    // estimated to take more than 5 s, so the circuit waits in the line
+    const GATES: usize = 600;
+    let Some(mut place) = Place::new().await else { return };
+    let (worker, accepts, other) = (place.worker(), place.api(), place.api());
+    for node in [&accepts, &other] {
+        until("the worker is heard", async || node.fleet_workers().await == 1).await;
+    }
+    let key = place.api_key.clone();
+    let session = open_session(&accepts, &key).await;
+    let run = Operation::request(&session, GATES).key(&key).header("Idempotency-Key", "one");
+    let (first, ()) = tokio::join!(accepts.send(&run), async {
+        until("the circuit runs", async || gauge(&worker, "ango_fleet_taken").await > 0).await;
+        accepts.kill();
+    });
+    assert!(first.is_none(), "the client's connection ends with its node");
+    let again = other.send(&run).await.unwrap().ok(200);
+    let operation = Operation::of_answer(&again, &key, GATES);
+    operation.assert_right(&operation.ended(&other).await);
+    // the answer is kept, and the same request computes nothing
+    let last = other.send(&run).await.unwrap().ok(200);
+    assert_eq!(last["op_id"], again["op_id"]);
+    place.assert_charged(GATES as u64..=GATES as u64).await;
+}

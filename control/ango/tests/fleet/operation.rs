@@ -36,6 +36,12 @@ impl Operation {
         Request::post(CIRCUITS, &json!({"session_id": session, "circuit": chain_netlist(gates), "inputs": [input]}))
     }
 
+    /// The operation that an answer to [`Operation::request`] names.
+    pub fn of_answer(answer: &Value, key: &str, gates: usize) -> Operation {
+        let op_id = answer["op_id"].as_str().unwrap().to_owned();
+        Operation { op_id, gates, result: vec![chain_result(gates, &[true; CHAIN_BITS])], key: key.to_owned() }
+    }
+
     async fn begin_circuit(
         node: &Node,
         key: &str,
