@@ -31,7 +31,7 @@ use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::secrets::{Purpose, Secrets};
 use crate::work::fleet::FleetConfig;
-use crate::{database, ids};
+use crate::{database, database_clock, ids};
 
 /// A new key.
 pub struct CreatedKey {
@@ -77,7 +77,7 @@ pub async fn create_key(
     }
     let store = database::open_as_is(config).await?;
     let pepper = checked_secrets(config, &store).await?.pepper();
-    let now = Clock::system().now();
+    let now = database_clock::of_command(&store).await?.now();
     let account_id = match account {
         Some(account) if !store.has_account(account.as_str()).await? => bail!("there is no account {account}"),
         Some(account) => account,
@@ -161,7 +161,8 @@ impl Operator {
         let store = database::open_as_is(config).await?;
         let (cache_store, fleet) = (config.cache_store.clone(), config.fleet.clone());
         let payments = config.payments.clone();
-        Ok(Operator { store, clock: Clock::system(), cache_store, fleet, payments })
+        let clock = database_clock::of_command(&store).await?;
+        Ok(Operator { store, clock, cache_store, fleet, payments })
     }
 
     /// Takes the time from this clock.

@@ -1,7 +1,6 @@
 //! A node from start to stop.
 
 mod api;
-mod database_clock;
 mod ground;
 mod jobs;
 mod storage;
@@ -32,7 +31,7 @@ use crate::router::Areas;
 use crate::secrets::Purpose;
 use crate::work::fleet::{Fleet, Member, NodeRole, WorkerPart, start_worker};
 use crate::work::{AccountDigests, EngineDevice, Here, KeyStore, Worker, Workers};
-use crate::{cache_store, fail_point, periodic};
+use crate::{cache_store, database_clock, fail_point, periodic};
 
 /// Longest time in which a stopping worker of a fleet finishes its work.
 pub const DRAIN_MAX: Duration = Duration::from_secs(10 * 60);

@@ -21,6 +21,7 @@ pub mod work;
 mod blobs;
 mod data_dir;
 mod database;
+mod database_clock;
 mod docs;
 mod events;
 mod fail_point;

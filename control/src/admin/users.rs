@@ -10,9 +10,9 @@ use super::{Operator, checked_secrets};
 use crate::access::{passwords, users};
 use crate::cache_store::News;
 use crate::caller::Role;
-use crate::clock::{Clock, Timestamp};
+use crate::clock::Timestamp;
 use crate::config::Config;
-use crate::{database, ids};
+use crate::{database, database_clock, ids};
 
 /// A user, as shown to an operator.
 #[derive(Debug, Serialize)]
@@ -229,8 +229,8 @@ pub async fn setup_link(config: &Config) -> anyhow::Result<Zeroizing<String>> {
     }
     let secrets = checked_secrets(config, &store).await?;
     tracing::info!(target: "security", "setup link made by the operator");
-    let link =
-        users::new_setup_link(&store, &users::token_pepper(&secrets), &base_url(config), Clock::system().now()).await?;
+    let now = database_clock::of_command(&store).await?.now();
+    let link = users::new_setup_link(&store, &users::token_pepper(&secrets), &base_url(config), now).await?;
     store.close().await;
     Ok(link)
 }

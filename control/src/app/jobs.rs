@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use super::database_clock;
 use crate::compute::numbers::keys::at_rest;
 use crate::compute::operation::life::line;
 use crate::compute::{Compute, lease};
@@ -15,7 +14,7 @@ use crate::events::deliver;
 use crate::periodic::Periodic;
 use crate::router::Areas;
 use crate::web::idempotency;
-use crate::{billing, office};
+use crate::{billing, database_clock, office};
 
 /// Returns the periodic work of a node: name, period, state and function. `believed_for`: how long the node may not
 /// know the lockouts of other nodes.

@@ -1,7 +1,6 @@
 //! Fleets in this process, for tests: API nodes on one PostgreSQL database, workers, a broker and a bucket.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -18,6 +17,7 @@ use tokio::runtime::Runtime;
 use zeroize::Zeroizing;
 
 use crate::node::until;
+use crate::ports;
 use crate::s3::S3;
 use crate::server::TestServer;
 
@@ -61,7 +61,7 @@ impl Nats {
     /// Starts a server. On a machine without `nats-server` 2.12 or newer, prints a line and returns `None`, or panics if
     /// `TEST_NATS` requires the server.
     pub fn start() -> Option<Nats> {
-        has_server_or_say().then(|| Nats::with(free_port(), String::new(), Vec::new()))
+        has_server_or_say().then(|| Nats::with(ports::free(), String::new(), Vec::new()))
     }
 
     /// Starts a server whose disk [`Nats::fill_disk`] fills. Prints a line and returns `None` on a machine without
@@ -76,7 +76,7 @@ impl Nats {
             println!("not tried: this user cannot make a small disk (unshare, mount)");
             return None;
         }
-        Some(Nats::with(free_port(), SMALL_DISK.to_string(), Vec::new()))
+        Some(Nats::with(ports::free(), SMALL_DISK.to_string(), Vec::new()))
     }
 
     /// Starts three servers that are one broker. See [`Nats::start`] for machines without `nats-server`.
@@ -84,7 +84,7 @@ impl Nats {
         if !has_server_or_say() {
             return None;
         }
-        let (ports, routes) = ([(); 3].map(|()| free_port()), [(); 3].map(|()| free_port()));
+        let (ports, routes) = ([(); 3].map(|()| ports::free()), [(); 3].map(|()| ports::free()));
         let server = |at: usize| {
             let route = |port: &u16| format!("nats://127.0.0.1:{port}");
             let others: Vec<String> = routes.iter().filter(|port| **port != routes[at]).map(route).collect();
@@ -141,10 +141,6 @@ impl Nats {
     pub fn server(&self) -> u32 {
         self.server
     }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port()
 }
 
 /// Starts a server. Returns the script that ends it, and the server's process id.

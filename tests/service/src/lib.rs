@@ -11,6 +11,7 @@ pub mod mailbox;
 pub mod node;
 pub mod numbers;
 pub mod payments;
+pub mod ports;
 pub mod receiver;
 pub mod redis;
 pub mod s3;

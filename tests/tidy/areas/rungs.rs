@@ -34,7 +34,7 @@ pub const CONTROL: Crate = Crate {
         &["office"],
         &["docs"],
         // modules that combine the areas into a node
-        &["config", "database", "listener"],
+        &["config", "database", "database_clock", "listener"],
         &["admin", "router"],
         &["app"],
         &["cli"],

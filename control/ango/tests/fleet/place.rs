@@ -1,6 +1,6 @@
 //! The servers and the members of a fleet of processes.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -19,6 +19,7 @@ use tests_service::http::Request;
 use tests_service::keys;
 use tests_service::ledger::assert_adds_up;
 use tests_service::node::{Node, serve, until};
+use tests_service::ports;
 use tests_service::s3::S3;
 use tests_store::{Kind, patiently, psql};
 
@@ -105,7 +106,7 @@ impl Place {
     pub fn linked_api(&mut self) -> Linked {
         let (database, url) = self.database_link();
         // the relay must know the address of the internal listener before the node has one
-        let listens = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+        let listens = SocketAddr::from(([127, 0, 0, 1], ports::free()));
         let internal = Relay::start(Server::Tcp(listens));
         let mut links = self.links(vec![(To::Database, database)]);
         let node = self.start(NodeRole::Api, |command| {

@@ -1,11 +1,21 @@
-//! The clock of a node on PostgreSQL is the database's, because the nodes of a database read each other's times: when sessions
-//! and API keys end, and when limits begin anew.
+//! The clock of a node on PostgreSQL is the database's, because the nodes of a database and operators' commands read each other's
+//! times: when sessions and API keys end, and when limits begin anew.
 
 use std::time::Instant;
 
 use store::Store;
 
 use crate::clock::{Clock, Timestamp};
+
+/// Returns the clock of an operator's command.
+///
+/// # Errors
+/// When the database does not answer.
+pub async fn of_command(store: &Store) -> Result<Clock, store::Error> {
+    let clock = Clock::system();
+    follow(store, &clock).await?;
+    Ok(clock)
+}
 
 /// Corrects the clock of a node if the clock is more than a second off. Does nothing on SQLite, whose clock is this machine's.
 ///
