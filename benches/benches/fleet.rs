@@ -9,6 +9,7 @@
 //! Needs PostgreSQL, `nats-server` and SeaweedFS. `cargo bench --workspace --bench fleet`.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use benches::connection::{Connection, message};
@@ -29,9 +30,12 @@ const GATES: usize = 2000;
 /// shows how the fleet shares the devices, not how fast one machine reads and writes JSON.
 const PACE: Duration = Duration::from_millis(20);
 const PACED_BATCH: usize = 8;
-/// Number of sessions, and of batches of each session.
+/// Number of sessions. Each has one batch at a time under way.
 const SESSIONS: usize = 32;
-const BATCHES: usize = 25;
+/// Batches are counted for this long while all clients send, so that the end of the work, when few clients are left, does not count.
+const COUNTED: Duration = Duration::from_secs(6);
+/// Clients send for this long before the count begins.
+const BEFORE: Duration = Duration::from_secs(1);
 
 fn main() {
     tests_service::canary::log_as_a_node();
@@ -115,22 +119,16 @@ async fn scaling() {
         for _ in 0..SESSIONS {
             gates.push(Gate::new(&fleet.api[0], PACED_BATCH).await);
         }
-        let batches = if only_once() { 1 } else { BATCHES };
-        // the first round opens the keys
-        let measured = tokio::task::block_in_place(|| {
-            rate(1, &gates);
-            rate(batches, &gates)
-        });
+        let measured = tokio::task::block_in_place(|| rate(&gates));
         let one = *first.get_or_insert(measured);
         println!("| {workers} | {measured:.0} | {:.2} |", measured / one);
     }
 }
 
-/// Gates of a batch, sessions and batches of the measurement that computes, and how often both sides are measured in turns.
+/// Gates of a batch and sessions of the measurement that computes, and how often both sides are measured in turns.
 const BATCH: usize = 64;
 const CPU_SESSIONS: usize = 4;
-const CPU_BATCHES: usize = 3;
-const CPU_ROUNDS: usize = 3;
+const CPU_ROUNDS: usize = 5;
 /// Sessions whose first gate is measured.
 const FIRST_GATES: usize = 11;
 
@@ -150,12 +148,10 @@ async fn processors() {
     }
     let rounds = if only_once() { 1 } else { CPU_ROUNDS };
     let rates = tokio::task::block_in_place(|| {
-        // the first batches open the keys
-        sides.iter().for_each(|side| _ = rate(1, side));
         let mut rates = [Vec::new(), Vec::new()];
         for _ in 0..rounds {
             for (side, rates) in sides.iter().zip(&mut rates) {
-                rates.push(rate(if only_once() { 1 } else { CPU_BATCHES }, side) * BATCH as f64);
+                rates.push(rate(side) * BATCH as f64);
             }
         }
         rates
@@ -196,17 +192,29 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// Sends batches of all sessions at the same time. Returns the number of batches a second.
-fn rate(batches: usize, gates: &[Gate]) -> f64 {
-    let started = Instant::now();
+fn rate(gates: &[Gate]) -> f64 {
+    let (answered, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         for gate in gates {
+            let (answered, stop) = (&answered, &stop);
             scope.spawn(move || {
                 let mut connection = Connection::open(gate.address);
-                for _ in 0..batches {
+                while !stop.load(Ordering::Relaxed) {
                     connection.exchange(&gate.request);
+                    answered.fetch_add(1, Ordering::Relaxed);
                 }
             });
         }
-    });
-    (batches * gates.len()) as f64 / started.elapsed().as_secs_f64()
+        // the first batch of each session opens its key
+        while answered.load(Ordering::Relaxed) < gates.len() as u64 {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let (before, counted) = if only_once() { Default::default() } else { (BEFORE, COUNTED) };
+        std::thread::sleep(before);
+        let (started, first) = (Instant::now(), answered.load(Ordering::Relaxed));
+        std::thread::sleep(counted);
+        let (took, last) = (started.elapsed(), answered.load(Ordering::Relaxed));
+        stop.store(true, Ordering::Relaxed);
+        (last - first) as f64 / took.as_secs_f64()
+    })
 }

@@ -24,12 +24,14 @@ use crate::server::TestServer;
 /// The secret of the API nodes.
 const SECRET: [u8; 32] = [7; 32];
 
-/// Starts a server, prints `ready`, and ends the server when the input closes, so that no server outlives its test. A small disk is
-/// a file system in memory, which only the server has. The limits let the server make the streams on a small disk, too.
+/// Starts a server, prints `ready`, and ends the server when the input closes, so that no server outlives its test. When the script
+/// has ended, the server has ended too, so the port is free. A small disk is a file system in memory, which only the server has. The
+/// limits let the server make the streams on a small disk, too.
 const SCRIPT: &str = r#"
     folder=$1 port=$2 disk=$3
     shift 3
     mkdir -p "$folder/data"
+    rm -f "$folder/log"
     echo "jetstream { max_file_store: 64GB, max_memory_store: 64GB }" >"$folder/settings"
     start='[ -z "$0" ] || mount -t tmpfs -o size="$0" tmpfs "$1" || exit; shift; exec nats-server "$@"'
     ${disk:+unshare --user --map-root-user --mount} sh -c "$start" "$disk" "$folder/data" \
@@ -39,6 +41,7 @@ const SCRIPT: &str = r#"
     echo "ready $server"
     cat >/dev/null
     kill -KILL "$server"
+    wait "$server"
 "#;
 
 /// Bytes of a small disk.
