@@ -78,22 +78,24 @@ impl Clock {
 
     /// The present moment.
     pub fn now(&self) -> Timestamp {
-        self.corrected().shifted(self.ahead_us.load(Ordering::Relaxed))
+        self.unmoved().shifted(self.ahead_us.load(Ordering::Relaxed))
     }
 
-    /// The present moment, as if no test had moved the clock.
-    fn corrected(&self) -> Timestamp {
+    /// The present moment, as if no test had moved the clock. See [`Clock::correct`].
+    pub fn unmoved(&self) -> Timestamp {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Timestamp(0).plus(since_1970).shifted(self.corrected_us.load(Ordering::Relaxed))
     }
 
-    /// Corrects this clock and its clones if they are more than a second off. `told`: the right time, which somebody told in
-    /// the last `took`. Returns whether the clock was corrected.
-    pub fn correct(&self, told: Timestamp, took: Duration) -> bool {
-        let behind_us = told.plus(took / 2).0.saturating_sub(self.corrected().0);
-        let is_off = u128::from(behind_us.unsigned_abs()) > (TOLERATED + took / 2).as_micros();
+    /// Corrects this clock and its clones if they are more than a second off. `told`: the right time, which somebody told between
+    /// `asked`, a time of [`Clock::unmoved`], and now. Returns whether the clock was corrected.
+    pub fn correct(&self, asked: Timestamp, told: Timestamp) -> bool {
+        let heard = self.unmoved();
+        // a process that stood still meanwhile makes the time between longer, and no clock wrong
+        let is_off = told.plus(TOLERATED) < asked || told > heard.plus(TOLERATED);
         if is_off {
-            self.corrected_us.fetch_add(behind_us, Ordering::Relaxed);
+            let middle = asked.plus(heard.since(asked) / 2);
+            self.corrected_us.fetch_add(told.0.saturating_sub(middle.0), Ordering::Relaxed);
         }
         is_off
     }
@@ -142,14 +144,15 @@ mod tests {
         let (clock, second) = (Clock::system(), Duration::from_secs(1));
         let told = |ahead_s: i64| Timestamp(Clock::system().now().0 + ahead_s * 1_000_000);
         let is_ahead = |seconds| clock.now().is_near(told(seconds), second / 2);
-        assert!(!clock.correct(told(0), Duration::ZERO) && !clock.correct(told(0), 6 * second) && is_ahead(0));
-        assert!(clock.correct(told(3600), Duration::ZERO) && is_ahead(3600));
-        assert!(!clock.correct(told(3600), Duration::ZERO));
-        // half of the time that the answer took
-        assert!(clock.correct(told(-3600), 10 * second) && is_ahead(-3595));
+        assert!(!clock.correct(clock.unmoved(), told(0)) && is_ahead(0));
+        // the answer took ten seconds
+        assert!(!clock.correct(told(-10), told(-10)) && !clock.correct(told(-10), told(-5)) && is_ahead(0));
+        assert!(clock.correct(clock.unmoved(), told(3600)) && is_ahead(3600));
+        assert!(!clock.correct(clock.unmoved(), told(3600)));
+        assert!(clock.correct(told(3590), told(-3600)) && is_ahead(-3595));
         assert!((clock.correction_s() + 3595.0).abs() < 0.5);
         clock.advance(60 * second);
-        assert!(!clock.correct(told(-3595), Duration::ZERO) && is_ahead(-3535));
+        assert!(!clock.correct(clock.unmoved(), told(-3595)) && is_ahead(-3535));
     }
 
     #[test]

@@ -1,8 +1,6 @@
 //! The clock of a node on PostgreSQL is the database's, because the nodes of a database and operators' commands read each other's
 //! times: when sessions and API keys end, and when limits begin anew.
 
-use std::time::Instant;
-
 use store::Store;
 
 use crate::clock::{Clock, Timestamp};
@@ -25,9 +23,8 @@ pub async fn follow(store: &Store, clock: &Clock) -> Result<(), store::Error> {
     if store.database() == "sqlite" {
         return Ok(());
     }
-    let asked = Instant::now();
-    let told = Timestamp(store.clock().await?);
-    if clock.correct(told, asked.elapsed()) {
+    let asked = clock.unmoved();
+    if clock.correct(asked, Timestamp(store.clock().await?)) {
         let seconds = clock.correction_s();
         tracing::warn!(
             seconds,
