@@ -205,7 +205,7 @@ fn rate(gates: &[Gate]) -> f64 {
                 }
             });
         }
-        // the first batch of each session opens its key
+        // the first batches open the keys
         while answered.load(Ordering::Relaxed) < gates.len() as u64 {
             std::thread::sleep(Duration::from_millis(10));
         }

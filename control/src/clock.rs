@@ -87,8 +87,9 @@ impl Clock {
         Timestamp(0).plus(since_1970).shifted(self.corrected_us.load(Ordering::Relaxed))
     }
 
-    /// Corrects this clock and its clones if they are more than a second off. `told`: the right time, which somebody told between
-    /// `asked`, a time of [`Clock::unmoved`], and now. Returns whether the clock was corrected.
+    /// Compares this clock with another one, which is right. Corrects this clock and its clones if they are more than a second off.
+    /// `told`: the answer of the right clock. `asked`: when it was asked, by [`Clock::unmoved`]. Call this when the answer has come.
+    /// Returns whether this clock was corrected.
     pub fn correct(&self, asked: Timestamp, told: Timestamp) -> bool {
         let heard = self.unmoved();
         // a process that stood still meanwhile makes the time between longer, and no clock wrong
