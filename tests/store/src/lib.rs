@@ -6,9 +6,9 @@ mod fill;
 mod pgbouncer;
 
 use std::fmt::Debug;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -164,28 +164,51 @@ fn wait_for(work: impl AsyncFnOnce() + Send) {
     std::thread::scope(|scope| scope.spawn(|| runtime().block_on(work())).join().expect("the work ends"));
 }
 
-/// The PostgreSQL server of this process. The server ends when its input closes, which also happens if the process
-/// crashes.
-struct Server {
+/// A PostgreSQL server. The server ends when its input closes, which also happens if the process crashes.
+pub struct Server {
     sockets: PathBuf,
     databases: AtomicU32,
     _script: Child,
-    _input: ChildStdin,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
 }
 
 /// Script that starts the server. Ends with status 3 on a machine without PostgreSQL.
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/throwaway-postgres");
 
 impl Server {
+    /// Starts a server for one test, which may crash it. On a machine without PostgreSQL, prints a line and returns `None`, or
+    /// panics if `TEST_DATABASE` requires PostgreSQL.
+    pub fn for_one_test() -> Option<Server> {
+        Server::said(Server::start())
+    }
+
+    /// Makes a database with all tables. Returns the database's URL.
+    pub fn new_url(&self) -> String {
+        self.new_database("migrated")
+    }
+
+    /// Makes the server crash, and starts the server again. All connections end.
+    pub fn crash(&mut self) {
+        self.input.write_all(b"\n").expect("the script lives");
+        let mut folder = String::new();
+        self.output.read_line(&mut folder).expect("the script's words");
+        assert!(!folder.is_empty(), "the server does not start again");
+    }
+
+    /// Returns the server of this process.
     fn get() -> Option<&'static Server> {
         static SERVER: OnceLock<Option<Server>> = OnceLock::new();
         SERVER.get_or_init(Server::start).as_ref()
     }
 
-    /// Returns the server. On a machine without PostgreSQL, prints a line and returns `None`, or panics if
+    /// Returns the server of this process. On a machine without PostgreSQL, prints a line and returns `None`, or panics if
     /// `TEST_DATABASE` requires PostgreSQL.
     fn get_or_say() -> Option<&'static Server> {
-        let server = Server::get();
+        Server::said(Server::get())
+    }
+
+    fn said<S>(server: Option<S>) -> Option<S> {
         if server.is_none() {
             assert_ne!(Kind::chosen(), Kind::Postgres, "this machine has no PostgreSQL");
             println!("not tried: this machine has no PostgreSQL");
@@ -197,8 +220,8 @@ impl Server {
         let mut script =
             Command::new(SCRIPT).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the script runs");
         let mut folder = String::new();
-        let output = script.stdout.take().expect("the output was piped");
-        BufReader::new(output).read_line(&mut folder).expect("the script's words");
+        let mut output = BufReader::new(script.stdout.take().expect("the output was piped"));
+        output.read_line(&mut folder).expect("the script's words");
         if folder.is_empty() {
             assert_eq!(
                 script.wait().expect("the script ends").code(),
@@ -209,7 +232,7 @@ impl Server {
         }
         let input = script.stdin.take().expect("it was piped");
         let sockets = folder.trim().into();
-        let server = Server { sockets, databases: AtomicU32::new(0), _script: script, _input: input };
+        let server = Server { sockets, databases: AtomicU32::new(0), _script: script, input, output };
         server.make_template();
         Some(server)
     }

@@ -32,6 +32,8 @@ pub struct Place {
     pub nats: Nats,
     pub member: Member,
     database: String,
+    /// The server of the database, if the server is this place's alone.
+    server: Option<tests_store::Server>,
     fleet_key: String,
     pub api_key: String,
     account: String,
@@ -49,9 +51,20 @@ impl Place {
 
     /// Like [`Place::new`], with this broker.
     pub async fn on(nats: Nats) -> Option<Place> {
-        let bucket = S3::start()?;
         let folder = tempfile::tempdir().unwrap();
         let database = Kind::Postgres.new_url(folder.path())?;
+        Place::with(nats, folder, database).await
+    }
+
+    /// Like [`Place::new`], with a database server that [`Place::crash_database`] crashes.
+    pub async fn with_own_database() -> Option<Place> {
+        let server = tests_store::Server::for_one_test()?;
+        let place = Place::with(Nats::start()?, tempfile::tempdir().unwrap(), server.new_url()).await?;
+        Some(Place { server: Some(server), ..place })
+    }
+
+    async fn with(nats: Nats, folder: TempDir, database: String) -> Option<Place> {
+        let bucket = S3::start()?;
         let mut config = Config::in_folder(folder.path());
         config.database_url = database.clone();
         config.secret = Some(ServerSecret(SECRET.into()));
@@ -63,6 +76,7 @@ impl Place {
             nats,
             member,
             database,
+            server: None,
             fleet_key,
             api_key,
             account: made.account_id.as_str().to_owned(),
@@ -152,6 +166,11 @@ impl Place {
         assert_adds_up(&store, &self.account).await;
         let (charged, _, _) = store.gate_usage_totals(&self.account).await.expect("totals");
         assert!(gates.contains(&charged.unsigned_abs()), "{charged} gates are charged, not {gates:?}");
+    }
+
+    /// Makes the server of the database crash, and starts it again.
+    pub fn crash_database(&mut self) {
+        self.server.as_mut().expect("a server for this place").crash();
     }
 
     /// Ends all connections to the database.
