@@ -157,8 +157,9 @@ impl Dice {
             let digest = [1 + self.below(if all_fine { 3 } else { 4 }); 32];
             let id = if all_fine { format!("use_{now}_{at}") } else { format!("use_{}", self.below(200)) };
             let mut unit = charge(usage(&id, &digest));
+            // of the account that is charged: units of two accounts may have two writers, so their order is not known
             if self.one_in(2)
-                && let Some((transfer_id, account_id)) = self.transfer()
+                && let Some((transfer_id, account_id)) = self.transfer().filter(|(_, account)| account == "acct_1")
             {
                 unit.posting = Some(Posting { transfer_id, account_id, allowance: None, nano_usd_of_unit: 0, at: now });
             }
