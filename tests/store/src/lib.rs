@@ -177,10 +177,12 @@ pub struct Server {
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/throwaway-postgres");
 
 impl Server {
-    /// Starts a server for one test, which may crash it. On a machine without PostgreSQL, prints a line and returns `None`, or
-    /// panics if `TEST_DATABASE` requires PostgreSQL.
+    /// Starts a server for one test, which may crash it: commits survive a crash, unlike those of [`Kind::Postgres`]. On a
+    /// machine without PostgreSQL, prints a line and returns `None`, or panics if `TEST_DATABASE` requires PostgreSQL.
     pub fn for_one_test() -> Option<Server> {
-        Server::said(Server::start())
+        let mut script = Command::new(SCRIPT);
+        script.env("THROWAWAY_POSTGRES_DURABLE", "1");
+        Server::said(Server::start(script))
     }
 
     /// Makes a database with all tables. Returns the database's URL.
@@ -199,7 +201,7 @@ impl Server {
     /// Returns the server of this process.
     fn get() -> Option<&'static Server> {
         static SERVER: OnceLock<Option<Server>> = OnceLock::new();
-        SERVER.get_or_init(Server::start).as_ref()
+        SERVER.get_or_init(|| Server::start(Command::new(SCRIPT))).as_ref()
     }
 
     /// Returns the server of this process. On a machine without PostgreSQL, prints a line and returns `None`, or panics if
@@ -216,9 +218,8 @@ impl Server {
         server
     }
 
-    fn start() -> Option<Server> {
-        let mut script =
-            Command::new(SCRIPT).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the script runs");
+    fn start(mut script: Command) -> Option<Server> {
+        let mut script = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the script runs");
         let mut folder = String::new();
         let mut output = BufReader::new(script.stdout.take().expect("the output was piped"));
         output.read_line(&mut folder).expect("the script's words");
