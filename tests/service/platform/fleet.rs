@@ -117,7 +117,7 @@ async fn values_and_results_of_runs_are_found_through_every_api_node() {
 }
 
 /// The number that the first worker's metrics tell under this name.
-async fn of_worker(fleet: &Fleet, name: &str) -> u64 {
+pub async fn of_worker(fleet: &Fleet, name: &str) -> u64 {
     let page = Request::get("/metrics").send(fleet.workers[0].metrics_addr).await;
     let line = page.text().lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned));
     line.unwrap_or_else(|| panic!("{name} in {}", page.text())).parse().unwrap()

@@ -14,31 +14,44 @@ use engine::Rows;
 use tests_service::PATIENCE;
 use tests_service::fleet::{Fleet, Member};
 use tests_service::gates::{Account, GATE};
+use tokio::task::AbortHandle;
 
 const LIAR: &str = "liar";
 
-/// A member with the broker's words of a worker.
-async fn liar(member: &Member) -> Arc<NatsBroker> {
+/// A member with the broker's words of a worker, which tells this presence until the task is aborted.
+pub async fn tells(member: &Member, presence: Presence) -> (Arc<NatsBroker>, AbortHandle) {
     let config = NatsConfig {
         servers: read_servers(&member.broker).unwrap(),
         credentials: None,
         fleet: member.name.clone(),
-        member: LIAR.to_owned(),
+        member: presence.worker.clone(),
         run_replicas: 1,
         operations_replicas: 1,
         makes_streams: false,
     };
-    let liar = Arc::new(NatsBroker::connect(config, Arc::new(|_| ())).await.unwrap());
-    let (worker, pool, version, load) = (LIAR.to_owned(), "default".to_owned(), "1".to_owned(), Load::default());
-    let presence = Presence { worker, pool, weight: 1, speaks: SPEAKS, draining: false, warming: false, version, load };
-    let tells = liar.clone();
-    tokio::spawn(async move {
+    let broker = Arc::new(NatsBroker::connect(config, Arc::new(|_| ())).await.unwrap());
+    let tells = broker.clone();
+    let task = tokio::spawn(async move {
         loop {
             let _ = tells.tell(Topic::Presence, presence.write().into()).await;
             tokio::time::sleep(PERIOD).await;
         }
     });
-    liar
+    (broker, task.abort_handle())
+}
+
+/// The presence of a worker with this name.
+pub fn presence(worker: &str) -> Presence {
+    Presence {
+        worker: worker.to_owned(),
+        pool: "default".to_owned(),
+        weight: 1,
+        speaks: SPEAKS,
+        draining: false,
+        warming: false,
+        version: "1".to_owned(),
+        load: Load::default(),
+    }
 }
 
 /// Takes the next request. Returns its id and the member that asks.
@@ -63,7 +76,7 @@ async fn answers_that_are_not_for_the_request_fail_it_uncharged() {
         return;
     };
     let account = Account::open(&fleet.api[0], Preset::Fast128).await;
-    let liar = liar(&fleet.member).await;
+    let (liar, _) = tells(&fleet.member, presence(LIAR)).await;
     fleet.hears_workers(1).await;
     let other = OperationId::from_bits(7);
     let figures = Figures { compute: Duration::ZERO, units: 1 };

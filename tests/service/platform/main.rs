@@ -28,6 +28,8 @@ mod fleet_keys;
 mod fleet_liars;
 mod fleet_limits;
 mod fleet_parts;
+mod fleet_secrets;
+mod fleet_versions;
 mod fleet_windows;
 mod gate_handles;
 mod generated_keys;

@@ -309,9 +309,23 @@ impl Fleet {
         change: impl Fn(&mut Config),
     ) -> Option<Fleet> {
         let (nats, bucket) = servers()?;
+        Fleet::start_with(Member::new(nats, bucket), api, workers, devices, change).await
+    }
+
+    /// Like [`Fleet::start`], on this broker and this bucket.
+    pub async fn start_between(nats: &Nats, bucket: &S3, api: usize, workers: usize) -> Option<Fleet> {
+        Fleet::start_with(Member::new(nats, bucket), api, workers, || None, |_| ()).await
+    }
+
+    async fn start_with(
+        member: Member,
+        api: usize,
+        workers: usize,
+        devices: impl Fn() -> Option<Vec<EngineDevice>>,
+        change: impl Fn(&mut Config),
+    ) -> Option<Fleet> {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let url = Kind::Postgres.new_url(folder.path())?;
-        let member = Member::new(nats, bucket);
         let mut fleet = Fleet { api: Vec::new(), workers: Vec::new(), member, folders: vec![folder] };
         for _ in 0..workers {
             fleet.add_worker(devices()).await;
@@ -343,6 +357,11 @@ impl Fleet {
         let (worker, folder) = started.await.expect("the worker starts");
         self.folders.push(folder);
         (worker, threads)
+    }
+
+    /// Returns the fleet's key.
+    pub fn key(&self) -> Zeroizing<String> {
+        admin::fleet_key(&self.api_settings()).expect("the fleet's key")
     }
 
     /// The settings of an API node that the fleet's key depends on.

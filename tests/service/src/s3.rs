@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Instant;
@@ -43,7 +44,7 @@ END
 
 /// A server with one empty bucket.
 pub struct S3 {
-    _folder: TempDir,
+    folder: TempDir,
     script: Child,
     /// The process id of the server.
     server: u32,
@@ -75,13 +76,18 @@ impl S3 {
                 assert!(started.elapsed() < PATIENCE, "SeaweedFS is installed and does not start");
             }
             let endpoint = format!("http://127.0.0.1:{}", ports[3]);
-            return Some(S3 { _folder: folder, script, server, endpoint });
+            return Some(S3 { folder, script, server, endpoint });
         }
         script.wait().expect("the script has ended, or ends when its input closes");
         let asked_for = std::env::var("TEST_S3").is_ok_and(|wanted| wanted == "required");
         assert!(!asked_for, "SeaweedFS is not installed, or does not start");
         println!("not tried: SeaweedFS is not installed (tests/s3/requirements.txt)");
         None
+    }
+
+    /// Returns the folder with all files of the server.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// Returns the process id of the server.

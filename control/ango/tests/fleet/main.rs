@@ -10,6 +10,7 @@ mod load;
 mod operation;
 mod place;
 mod relay;
+mod upgrade;
 
 use std::time::Duration;
 

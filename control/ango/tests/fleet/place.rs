@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
@@ -11,6 +11,7 @@ use control::admin;
 use control::caller::{Environment, Plan, Role};
 use control::clock::Clock;
 use control::config::{Config, NodeRole, ServerSecret};
+use serde_json::Value;
 use store::Store;
 use tempfile::TempDir;
 use tests_service::fleet::{Member, Nats};
@@ -31,6 +32,8 @@ const SECRET: [u8; 32] = [7; 32];
 pub struct Place {
     pub nats: Nats,
     pub member: Member,
+    /// The program that members run from now on.
+    pub program: PathBuf,
     database: String,
     /// The server of the database, if the server is this place's alone.
     server: Option<tests_store::Server>,
@@ -56,6 +59,23 @@ impl Place {
         Place::with(nats, folder, database).await
     }
 
+    /// Like [`Place::new`], of this program, which makes the schema.
+    pub async fn of_program(program: PathBuf) -> Option<Place> {
+        let folder = tempfile::tempdir().unwrap();
+        let database = Kind::Postgres.empty_url(folder.path())?;
+        run(&program, folder.path(), &database, &["migrate"]);
+        let create = ["admin", "create-key", "--role", "account_admin", "--plan", "enterprise", "--json"];
+        let made: Value = serde_json::from_str(&run(&program, folder.path(), &database, &create)).unwrap();
+        let [api_key, account] = ["key", "account_id"].map(|name| made[name].as_str().unwrap().to_owned());
+        let place = Place::of(Nats::start()?, folder, database, api_key, account)?;
+        Some(Place { program, ..place })
+    }
+
+    /// Runs a command of the program. Returns its output.
+    pub fn run(&self, arguments: &[&str]) -> String {
+        run(&self.program, self.folders[0].path(), &self.database, arguments)
+    }
+
     /// Like [`Place::new`], with a database server that [`Place::crash_database`] crashes.
     pub async fn with_own_database() -> Option<Place> {
         let server = tests_store::Server::for_one_test()?;
@@ -64,22 +84,24 @@ impl Place {
     }
 
     async fn with(nats: Nats, folder: TempDir, database: String) -> Option<Place> {
-        let bucket = S3::start()?;
-        let mut config = Config::in_folder(folder.path());
+        let mut config = settings(folder.path());
         config.database_url = database.clone();
-        config.secret = Some(ServerSecret(SECRET.into()));
         let (role, plan) = (Role::AccountAdmin, Some(Plan::Enterprise));
         let made = admin::create_key(&config, role, Environment::Live, None, plan).await.unwrap();
-        let fleet_key = admin::fleet_key(&config).unwrap().to_string();
-        let (member, api_key) = (Member::new(&nats, &bucket), made.key.to_string());
+        Place::of(nats, folder, database, made.key.to_string(), made.account_id.as_str().to_owned())
+    }
+
+    fn of(nats: Nats, folder: TempDir, database: String, api_key: String, account: String) -> Option<Place> {
+        let bucket = S3::start()?;
         Some(Place {
+            member: Member::new(&nats, &bucket),
             nats,
-            member,
+            program: env!("CARGO_BIN_EXE_ango").into(),
             database,
             server: None,
-            fleet_key,
+            fleet_key: admin::fleet_key(&settings(folder.path())).unwrap().to_string(),
             api_key,
-            account: made.account_id.as_str().to_owned(),
+            account,
             addresses: Arc::default(),
             folders: vec![folder],
             bucket,
@@ -89,7 +111,7 @@ impl Place {
     fn command(&mut self, role: NodeRole) -> Command {
         let folder = tempfile::tempdir().unwrap();
         let database = if role == NodeRole::Worker { "" } else { &self.database };
-        let mut command = serve(Command::new(env!("CARGO_BIN_EXE_ango")), folder.path(), database);
+        let mut command = serve(Command::new(&self.program), folder.path(), database);
         self.folders.push(folder);
         for (name, value) in self.member.environment(role) {
             command.env(name, value);
@@ -215,6 +237,21 @@ impl Links {
 pub struct Linked {
     pub node: Node,
     pub links: Links,
+}
+
+fn settings(folder: &Path) -> Config {
+    let mut settings = Config::in_folder(folder);
+    settings.secret = Some(ServerSecret(SECRET.into()));
+    settings
+}
+
+/// Runs a command of a program on a folder and a database. Returns its output.
+fn run(program: &Path, folder: &Path, database: &str, arguments: &[&str]) -> String {
+    let mut command = Command::new(program);
+    command.args(arguments).arg("--data-dir").arg(folder).env_clear().env("ANGO_DATABASE_URL", database);
+    let output = command.env("ANGO_SECRET", hex::encode(SECRET)).output().expect("the program runs");
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
 }
 
 /// Reads a number of the page of metrics.
