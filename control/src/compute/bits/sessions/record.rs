@@ -140,15 +140,20 @@ pub enum Elsewhere {
 impl Elsewhere {
     /// Reads from a row where the session's key is. `node_id`: this node, which does not have the key.
     pub fn of_row(row: &GateSession, node_id: &str, now: Timestamp) -> Elsewhere {
-        let ended_recently = now.since(Timestamp(row.ended_at.unwrap_or(row.expires_at))) < TOMBSTONE;
+        let is_recent = |end: i64| now.since(Timestamp(end)) < TOMBSTONE;
         match row.state {
             RecordedState::Active if now < Timestamp(row.expires_at) => match &row.node_id {
                 Some(of_row) if of_row == node_id => Elsewhere::Nowhere,
                 _ if row.lease_until.is_none_or(|until| until <= now.0) => Elsewhere::LostNode,
                 _ => Elsewhere::OtherNode,
             },
-            RecordedState::Expired | RecordedState::Active if ended_recently => Elsewhere::Ended(SessionEnd::Expired),
-            RecordedState::Lost if ended_recently => Elsewhere::Ended(SessionEnd::Lost),
+            // the end that is recorded is when a node noticed, which may be later
+            RecordedState::Expired | RecordedState::Active if is_recent(row.expires_at) => {
+                Elsewhere::Ended(SessionEnd::Expired)
+            }
+            RecordedState::Lost if is_recent(row.ended_at.unwrap_or(row.expires_at)) => {
+                Elsewhere::Ended(SessionEnd::Lost)
+            }
             _ => Elsewhere::Nowhere,
         }
     }
@@ -201,6 +206,10 @@ mod tests {
         let there = row(RecordedState::Active, Some("there"), Some(30 * MINUTE));
         assert_eq!((place(&there, 1), place(&there, 30), place(&there, 60)), ("other", "lost node", "expired"));
         assert_eq!(place(&there, 61 + 24 * 60), "nowhere");
+        // G1: the day begins with the expiry, also if a node noticed the end hours later
+        let noticed_late = GateSession { ended_at: Some(20 * 60 * MINUTE), ..row(RecordedState::Expired, None, None) };
+        let (before, after) = (place(&noticed_late, 59 + 24 * 60), place(&noticed_late, 61 + 24 * 60));
+        assert_eq!((before, after), ("expired", "nowhere"));
         assert_eq!(place(&row(RecordedState::Active, Some("there"), None), 1), "lost node");
         assert_eq!(place(&row(RecordedState::Active, None, None), 1), "lost node");
         assert_eq!(place(&row(RecordedState::Active, Some("here"), Some(30 * MINUTE)), 1), "nowhere");
