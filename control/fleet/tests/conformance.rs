@@ -66,6 +66,8 @@ over_both! {
 }
 
 const SOON: Duration = Duration::from_secs(5);
+/// Longest wait for something that must happen, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
 const NOW: Duration = Duration::from_millis(100);
 
 fn lane(worker: &str) -> Lane {
@@ -141,7 +143,7 @@ async fn a_flow_has_a_bound_and_the_next_message_is_refused(Members { one, other
     let asked = Instant::now();
     // the broker may handle the end a moment later
     while one.publish(&message("w", "f", "17"), None).await.is_err() {
-        assert!(asked.elapsed() < SOON);
+        assert!(asked.elapsed() < PATIENCE);
     }
 }
 
@@ -174,7 +176,7 @@ async fn a_message_is_published_again_only_if_the_lane_has_lost_it(Members { one
     other.done(&delivery.ticket).await.unwrap();
     let asked = Instant::now();
     while one.publish(&message, Some(&receipt)).await.unwrap() == receipt {
-        assert!(asked.elapsed() < SOON);
+        assert!(asked.elapsed() < PATIENCE);
     }
     assert!(other.pull(&lane("w"), Rank::Owner, SOON).await.unwrap().is_some());
 }
@@ -185,14 +187,15 @@ async fn answers_reach_one_member_and_told_words_reach_all(Members { one, other,
     let asked = Instant::now();
     // a member hears only what is said after the broker knows its subscription
     while !heard.iter().all(|heard| heard.lock().contains(&told)) {
-        assert!(asked.elapsed() < SOON);
+        assert!(asked.elapsed() < PATIENCE);
         other.tell(Topic::News, news.clone()).await.unwrap();
         tokio::task::yield_now().await;
     }
     one.answer("absent", Bytes::from_static(b"lost")).await.unwrap();
     one.answer("other", answer.clone()).await.unwrap();
-    while heard[1].lock().last() != Some(&Heard::Answer(answer.clone())) {
-        assert!(asked.elapsed() < SOON);
+    // words of another member may still come after the answer
+    while !heard[1].lock().contains(&Heard::Answer(answer.clone())) {
+        assert!(asked.elapsed() < PATIENCE);
         tokio::task::yield_now().await;
     }
     assert!(heard[0].lock().iter().all(|heard| *heard == told));
@@ -222,7 +225,7 @@ async fn a_broker_that_lost_its_streams_takes_messages_again() {
         // the worker's consumer is gone too, and is made again
         match other.pull(&lane("w"), Rank::Owner, SOON).await {
             Ok(Some(delivery)) => break assert_eq!(&delivery.content[..], b"1"),
-            _ => assert!(asked.elapsed() < SOON * 2),
+            _ => assert!(asked.elapsed() < PATIENCE),
         }
     }
     assert_eq!(one.publish(&lost, Some(&again)).await.unwrap(), again);
@@ -248,7 +251,7 @@ async fn a_worker_s_credentials_publish_no_work() {
     // a worker tells its presence, and nothing else
     let (presence, asked) = (Heard::Told(Topic::Presence, Bytes::from_static(b"there")), Instant::now());
     while !heard.lock().contains(&presence) {
-        assert!(asked.elapsed() < SOON);
+        assert!(asked.elapsed() < PATIENCE);
         for topic in [Topic::News, Topic::Help, Topic::Cancel, Topic::Presence] {
             let _ = worker.tell(topic, Bytes::from_static(b"there")).await;
         }

@@ -53,6 +53,12 @@ impl<'s> Subscriber<'s> {
         self.send(Request::get(SUBSCRIPTION)).await.ok(200)
     }
 
+    /// Waits until the period that ended at this moment is renewed, which is later than its invoice. Returns the end of the next.
+    pub async fn period_end_after(&self, end: &str) -> String {
+        let read = async || self.subscription().await["current_period_end"].as_str().unwrap().to_owned();
+        self.until(read, |found| found != end).await
+    }
+
     pub async fn invoices(&self) -> Vec<Value> {
         self.send(Request::get(INVOICES)).await.ok(200)["invoices"].as_array().unwrap().clone()
     }
@@ -349,7 +355,7 @@ async fn p9_p19_p25_a_month_is_billed_once_with_its_fees_and_what_was_used() {
         server.send(Request::get(path)).await.error(404, "NOT_FOUND");
     }
     // the next month's invoice has only the fee
-    move_to(&server, &after(subscriber.subscription().await["current_period_end"].as_str().unwrap(), 11)).await;
+    move_to(&server, &after(&subscriber.period_end_after(&end).await, 11)).await;
     let invoices = subscriber.until(async || subscriber.invoices().await, |found| found.len() > 1).await;
     assert_eq!((&invoices[0]["amount_usd_cents"], &invoices[1]), (&json!(4_900), invoice));
     let audit = server.running().store().audit_ledger(server.clock.now().0).await.unwrap();
