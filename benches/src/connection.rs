@@ -38,8 +38,7 @@ impl Connection {
             let end = self.bytes[..have.min(4096)].windows(4).position(|four| four == b"\r\n\r\n");
             if let (usize::MAX, Some(end)) = (body.end, end) {
                 let head = std::str::from_utf8(&self.bytes[..end]).expect("a head of text").to_ascii_lowercase();
-                let told = String::from_utf8_lossy(&self.bytes[end..have]);
-                assert!(head.starts_with("http/1.1 2"), "{head}{told}");
+                assert!(head.starts_with("http/1.1 2"), "{head}{}", String::from_utf8_lossy(&self.bytes[end..have]));
                 let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap_or("0");
                 body = end + 4..end + 4 + length.parse::<usize>().expect("a number");
             }
