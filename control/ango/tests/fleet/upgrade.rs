@@ -18,8 +18,8 @@ async fn a_fleet_is_upgraded_member_by_member_under_load_and_no_request_fails() 
     let new = PathBuf::from(env!("CARGO_BIN_EXE_ango"));
     let old = std::env::var_os("OLD_ANGO").map_or(new.clone(), PathBuf::from);
     let Some(mut place) = Place::of_program(old).await else { return };
-    let mut workers = vec![place.worker(), place.worker()];
-    let mut api = vec![place.api(), place.api()];
+    let mut workers = [place.worker(), place.worker()];
+    let mut api = [place.api(), place.api()];
     for node in &api {
         until("the workers are heard", async || node.fleet_workers().await == 2).await;
     }
