@@ -1,5 +1,5 @@
-//! What the servers between the members of a fleet get (readings A3, K5, X16): ciphertexts pass the broker, and no secret does. The
-//! bucket and the database have neither. The canary of this process reads the log and the metrics of all members.
+//! Searches the broker, the bucket and the database of a fleet for secrets (readings A3, K5, X16). The broker may carry ciphertexts.
+//! The bucket and the database may not have them unsealed. The canary of this process reads the log and the metrics of all members.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -61,7 +61,7 @@ async fn x16_the_broker_the_bucket_and_the_database_of_a_fleet_get_no_secret() {
     let Some(nats) = Nats::start() else { return };
     let Some(bucket) = S3::start() else { return };
     let heard = eavesdrop(&nats);
-    let Some(fleet) = Fleet::start_between(&nats, &bucket, 1, 1).await else { return };
+    let Some(fleet) = Fleet::start_on_servers(&nats, &bucket, 1, 1).await else { return };
     let account = Account::open(&fleet.api[0], Preset::Fast128).await;
     let gate = account.gate("NAND", true, Some(true), None);
     account.send(Request::post(GATE, &gate).header("Idempotency-Key", "one")).await.ok(200);

@@ -53,7 +53,7 @@ impl<'s> Subscriber<'s> {
         self.send(Request::get(SUBSCRIPTION)).await.ok(200)
     }
 
-    /// Waits until the period that ended at this moment is renewed, which is later than its invoice. Returns the end of the next.
+    /// Waits until the period that ended at this moment is renewed, before or after its invoice. Returns the end of the next.
     pub async fn period_end_after(&self, end: &str) -> String {
         let read = async || self.subscription().await["current_period_end"].as_str().unwrap().to_owned();
         self.until(read, |found| found != end).await

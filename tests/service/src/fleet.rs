@@ -313,7 +313,7 @@ impl Fleet {
     }
 
     /// Like [`Fleet::start`], on this broker and this bucket.
-    pub async fn start_between(nats: &Nats, bucket: &S3, api: usize, workers: usize) -> Option<Fleet> {
+    pub async fn start_on_servers(nats: &Nats, bucket: &S3, api: usize, workers: usize) -> Option<Fleet> {
         Fleet::start_with(Member::new(nats, bucket), api, workers, || None, |_| ()).await
     }
 

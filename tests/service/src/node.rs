@@ -34,7 +34,7 @@ pub fn serial() -> u32 {
 /// Waits until `is_true` answers true.
 ///
 /// # Panics
-/// If that takes more than a minute.
+/// After [`PATIENCE`].
 pub async fn until(what: &str, is_true: impl AsyncFn() -> bool) {
     let begun = Instant::now();
     while !is_true().await {
