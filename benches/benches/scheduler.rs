@@ -22,6 +22,7 @@ impl Desk {
             queue_rows_max: QUEUE_ROWS_MAX,
             session_rows_max: QUEUE_ROWS_MAX,
             wait,
+            window: std::time::Duration::from_millis(2),
             arena_idle: std::time::Duration::from_secs(5),
             key_bytes_max: u64::MAX,
             circuit_rows_max: usize::MAX,

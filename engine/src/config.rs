@@ -26,6 +26,10 @@ pub struct Config {
     /// While all devices are busy, how long rows that do not fill a batch wait for more rows of their session, in
     /// microseconds. An idle device starts at once. 0: no wait.
     pub wait_us_max: u64,
+    /// How long the levels of a circuit that a device gets in one call may take by the measured pace, in microseconds.
+    /// Cancellation and other sessions wait for the end of a call. A call has at least one level, or a part of a level.
+    /// 0: one level in each call.
+    pub window_us_max: u64,
     /// How long a session's arena for operands and results stays on a device after its last batch, in milliseconds, so
     /// that the next request need not wait for a new arena. The arena is freed earlier if the session closes or the
     /// device needs the memory. 0: freed at once.
@@ -72,6 +76,8 @@ impl Default for Config {
             session_rows_max: 4 * OPERATION_ROWS_MAX,
             // a tenth of a bootstrap's time on a processor, and long enough for the requests of a burst to arrive
             wait_us_max: 200,
+            // twenty times as long as the host needs to give a call, so the device seldom waits for the host
+            window_us_max: 2000,
             arena_idle_ms: 5000,
             batch_units_max: None,
             // 4 GiB hold 300 keys of the largest preset
@@ -92,6 +98,8 @@ impl Default for Config {
 impl Config {
     /// Largest `wait_us_max`: a second. Larger values are probably in a wrong unit.
     pub const WAIT_MAX: Duration = Duration::from_secs(1);
+    /// Largest `window_us_max`: a cancellation waits for a call at most about this long.
+    pub const WINDOW_MAX: Duration = Duration::from_millis(50);
     /// Largest `arena_idle_ms`: ten minutes.
     pub const ARENA_IDLE_MS_MAX: u64 = 600_000;
 
@@ -109,6 +117,10 @@ impl Config {
         check(
             u128::from(self.wait_us_max) <= Self::WAIT_MAX.as_micros(),
             format!("wait_us_max must be at most {}", Self::WAIT_MAX.as_micros()),
+        )?;
+        check(
+            u128::from(self.window_us_max) <= Self::WINDOW_MAX.as_micros(),
+            format!("window_us_max must be at most {}", Self::WINDOW_MAX.as_micros()),
         )?;
         check(
             self.arena_idle_ms <= Self::ARENA_IDLE_MS_MAX,
@@ -142,6 +154,7 @@ mod tests {
             ("session_rows_max", Config { session_rows_max: 1023, ..ok() }),
             ("queue_rows_max", Config { queue_rows_max: 4095, ..ok() }),
             ("wait_us_max", Config { wait_us_max: 1_000_001, ..ok() }),
+            ("window_us_max", Config { window_us_max: 50_001, ..ok() }),
             ("arena_idle_ms", Config { arena_idle_ms: 600_001, ..ok() }),
             ("batch_units_max", Config { batch_units_max: Some(0), ..ok() }),
             ("key_bytes_max", Config { key_bytes_max: 0, ..ok() }),

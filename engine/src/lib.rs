@@ -322,6 +322,7 @@ fn limits(config: &Config, devices: &[Device]) -> SchedulerLimits {
         queue_rows_max: config.queue_rows_max,
         session_rows_max: config.session_rows_max,
         wait: Duration::from_micros(config.wait_us_max),
+        window: Duration::from_micros(config.window_us_max),
         arena_idle: Duration::from_millis(config.arena_idle_ms),
         key_bytes_max: config.key_bytes_max,
         circuit_rows_max: config.circuit_rows_max,

@@ -8,8 +8,9 @@
 //!   batch waits up to `SchedulerLimits::wait` for more rows (it gathers), then becomes ready; an idle device starts at
 //!   once. [`crate::fair`] chooses the next ready session. A batch holds rows of one session; small batches of several
 //!   sessions run on a device side by side, in one call.
-//! - Circuits (`circuits`): a level's rows queue when those of the level before are done, so that circuits, lists and
-//!   other sessions take turns. A circuit stays on the device where it began, because its bits are in the arena there.
+//! - Circuits (`circuits`, `windows`): a device gets several levels at a time, as many as take about 2 ms. The next
+//!   level queues when the rows of the level before have started, so that circuits, lists and other sessions take turns.
+//!   A circuit stays on the device where it began, because its bits are in the arena there.
 //! - Devices (`devices`, `dispatch`): each loads parts of one key at a time, in pieces between batches, and takes calls
 //!   up to its limit. A part of a key may be on several devices.
 //! - End: an operation ends exactly once, by [`Command::Finish`]: with its last row, or at the first failure,
@@ -29,6 +30,7 @@ mod reports;
 #[cfg(test)]
 mod tests;
 mod watchdog;
+mod windows;
 
 pub use crate::work::{Form, Levels, Work};
 pub use protocol::{Cause, Command, DeviceLimits, Event, Failure, Finished, SchedulerLimits};
@@ -484,7 +486,7 @@ impl OperationBooks {
 
     /// Whether some rows of the operation have not started.
     fn can_be_stopped(&self) -> bool {
-        self.queued_rows > 0 || self.circuit.as_ref().is_some_and(CircuitBooks::goes_on)
+        self.queued_rows > 0 || self.circuit.as_ref().is_some_and(CircuitBooks::restarts)
     }
 
     /// The figures of an operation whose last row has run.

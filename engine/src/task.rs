@@ -16,7 +16,7 @@ pub use numbers::PlannedNumbers;
 
 use crate::batch::BatchPart;
 use crate::rows::Rows;
-use crate::work::{Form, Levels, Work};
+use crate::work::{Form, Levels, Work, split_by_levels};
 
 /// The requested computation, with its operands. Cheap to clone.
 #[derive(Clone)]
@@ -116,7 +116,7 @@ impl Task {
             Task::Circuit(circuit) => {
                 let PlannedCircuit { plan, inputs } = &**circuit;
                 let levels = Levels {
-                    ends: plan.levels().map(|level| level.end).collect(),
+                    ends: plan.level_ends().to_vec(),
                     slots: plan.slots(),
                     host_bytes: ((inputs.len() + plan.outputs().len()) * 4 * self.row_words()) as u64,
                 };
@@ -133,6 +133,16 @@ impl Task {
             Task::Gates(list) => list.gates().len(),
             Task::Circuit(circuit) => circuit.plan.outputs().len(),
             Task::Numbers(numbers) => numbers.plan.outputs().map(|output| output.slots.len()).sum(),
+        }
+    }
+
+    /// Splits consecutive rows by levels. A level's rows depend on rows of earlier levels only; the rows of a list are
+    /// one level.
+    pub(crate) fn levels_of(&self, rows: Range<usize>) -> Vec<Range<usize>> {
+        match self {
+            Task::Gates(_) => split_by_levels(&[], rows),
+            Task::Circuit(circuit) => split_by_levels(circuit.plan.level_ends(), rows),
+            Task::Numbers(numbers) => split_by_levels(numbers.plan.level_ends(), rows),
         }
     }
 

@@ -1,5 +1,7 @@
 //! The scheduler's view of an operation: its rows, their units of work, and its form.
 
+use std::ops::Range;
+
 use crate::fair;
 use crate::ids::PartId;
 
@@ -101,4 +103,36 @@ pub(crate) fn units_of(units: &[u32]) -> u64 {
 /// The cost of these rows in the fair queue, if a unit costs `unit_cost`.
 pub(crate) fn cost_of(units: &[u32], unit_cost: u32) -> u64 {
     units.iter().map(|&units| fair::cost_of_row(units, unit_cost)).sum()
+}
+
+/// Splits consecutive rows by levels, given the index after the last row of each level. Rows after the last of these
+/// indices are one level, so rows of a list are one level.
+pub(crate) fn split_by_levels(level_ends: &[usize], mut rows: Range<usize>) -> Vec<Range<usize>> {
+    let first = level_ends.partition_point(|&end| end <= rows.start);
+    let mut levels = Vec::new();
+    for &end in level_ends[first..].iter().chain([&usize::MAX]) {
+        if rows.is_empty() {
+            break;
+        }
+        let end = end.min(rows.end);
+        levels.push(rows.start..end);
+        rows.start = end;
+    }
+    levels
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_split_where_levels_end() {
+        let ends = [3, 4, 9];
+        assert_eq!(split_by_levels(&ends, 0..9), [0..3, 3..4, 4..9]);
+        assert_eq!(split_by_levels(&ends, 2..5), [2..3, 3..4, 4..5]);
+        assert_eq!(split_by_levels(&ends, 5..7), [5..7]);
+        assert_eq!(split_by_levels(&ends, 3..4), [3..4]);
+        assert_eq!(split_by_levels(&ends, 4..4), Vec::<Range<usize>>::new());
+        assert_eq!(split_by_levels(&[], 0..7), [0..7], "a list");
+    }
 }

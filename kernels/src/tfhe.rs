@@ -26,7 +26,7 @@ pub mod params;
 pub mod seeded;
 pub mod torus;
 
-pub use backend::{Gates, KeyedGates, SlotGate, Stems};
+pub use backend::{Gates, KeyedGates, LevelEnd, LevelRows, SlotGate, Stems};
 pub use builtin::Builtin;
 pub use cells::{Amplitude, CellKind, NO_CELLS, SlotCells};
 pub use circuit::{Circuit, CircuitError, Plan};

@@ -1,4 +1,5 @@
-//! Circuits: admitted where their slots fit, run level by level, restarted once after a failure of their device.
+//! Circuits: admitted where their slots fit, run in windows of levels (`windows`), restarted once after a failure of
+//! their device.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::work::Levels;
 #[derive(Debug)]
 pub(super) struct CircuitBooks {
     level_ends: Vec<usize>,
-    /// The level whose rows wait or run.
+    /// The level whose rows wait: the first level whose rows have not all started.
     level: usize,
     slots: usize,
     host_bytes: u64,
@@ -31,9 +32,19 @@ pub(super) struct CircuitBooks {
 }
 
 impl CircuitBooks {
-    /// Whether some levels have not been queued.
-    pub(super) fn goes_on(&self) -> bool {
-        self.restarting.is_some() || self.level + 1 < self.level_ends.len()
+    /// Whether the circuit restarts, so that its rows will wait again.
+    pub(super) fn restarts(&self) -> bool {
+        self.restarting.is_some()
+    }
+
+    /// For each level, the index after its last row.
+    pub(super) fn level_ends(&self) -> &[usize] {
+        &self.level_ends
+    }
+
+    /// Lists the levels after the one whose rows wait, each as the index after its last row.
+    pub(super) fn later_levels(&self) -> &[usize] {
+        &self.level_ends[(self.level + 1).min(self.level_ends.len())..]
     }
 }
 
@@ -152,6 +163,22 @@ impl Scheduler {
         self.make_ready(session);
     }
 
+    /// Processes the start of the circuit's rows before `end`. If these rows end a level, queues the next level: the
+    /// device runs its calls in order, so the next level need not wait until this one is done. Returns whether all rows
+    /// have started.
+    pub(super) fn circuit_rows_started(&mut self, operation: OperationId, end: usize) -> bool {
+        let circuit = self.circuit(operation);
+        circuit.level = circuit.level_ends.partition_point(|&level| level <= end);
+        if circuit.level == circuit.level_ends.len() {
+            return true;
+        }
+        let first = if circuit.level == 0 { 0 } else { circuit.level_ends[circuit.level - 1] };
+        if first == end {
+            self.enqueue_level(operation);
+        }
+        false
+    }
+
     /// Processes finished rows of a circuit.
     pub(super) fn circuit_rows_done(&mut self, now: Duration, operation: OperationId, rows: usize) {
         let circuit_of = self.operations.get_mut(&operation).expect("it has not ended");
@@ -162,14 +189,9 @@ impl Scheduler {
             if running == 0 {
                 self.restart(operation);
             }
-        } else if finished == circuit.level_ends[circuit.level] {
-            circuit.level += 1;
-            if circuit.level == circuit.level_ends.len() {
-                let outcome = Ok(circuit_of.finished(now));
-                self.finish(operation, outcome);
-            } else {
-                self.enqueue_level(operation);
-            }
+        } else if finished == circuit_of.units.len() {
+            let outcome = Ok(circuit_of.finished(now));
+            self.finish(operation, outcome);
         }
     }
 

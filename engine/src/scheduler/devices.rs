@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::windows::{CallLevels, LevelPaces};
 use super::{DeviceLimits, Scheduler};
 use crate::batch::Batch;
 use crate::error::Error;
@@ -33,6 +34,8 @@ pub(super) struct DeviceBooks {
     /// Time of the last batch report. The next call has run alone on the device since then, so its duration counts from
     /// this time.
     pub(super) reported: Duration,
+    /// The measured durations of levels on this device.
+    pub(super) level_paces: LevelPaces,
     /// Failed calls since the last success.
     pub(super) failures: u32,
     /// The failure that took the device out of service.
@@ -64,6 +67,7 @@ pub(super) struct Call {
     pub(super) batches: Vec<Batch>,
     /// Cost of all batches of the call.
     pub(super) cost: u64,
+    pub(super) levels: CallLevels,
     /// How much of [`DeviceLimits::batch_units_max`] the batches leave free.
     pub(super) room: usize,
     /// Whether the command to run the call has not been given yet. An open call may get batches of other sessions until
@@ -104,6 +108,7 @@ impl DeviceBooks {
             idle: BTreeSet::new(),
             idle_bytes: 0,
             reported: Duration::ZERO,
+            level_paces: LevelPaces::default(),
             failures: 0,
             failure: None,
             retired: false,

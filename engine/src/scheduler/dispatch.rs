@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::devices::{Call, Loading};
+use super::windows::{CallLevels, Kind};
 use super::{Command, OperationBooks, QueuedRows, Scheduler};
 use crate::batch::{Batch, BatchPart};
 use crate::ids::{BatchId, DeviceId, Prepared, SessionId};
 use crate::residency::PartState;
-use crate::work::{cost_of, rows_that_fit, size_of, units_of};
+use crate::work::{cost_of, rows_that_fit, size_of, split_by_levels, units_of};
 
 impl Scheduler {
     pub(super) fn dispatch(&mut self, now: Duration, just_loaded: Option<(DeviceId, SessionId)>) {
@@ -238,8 +239,8 @@ impl Scheduler {
         if !joins {
             self.order_open_call(device);
             let room = self.devices[device.0].limits.batch_units_max;
-            let (batches, cost, open, failed) = (Vec::new(), 0, true, false);
-            self.devices[device.0].calls.push(Call { batches, cost, room, open, failed, since: now });
+            let (batches, cost, levels, open, failed) = (Vec::new(), 0, CallLevels::default(), true, false);
+            self.devices[device.0].calls.push(Call { batches, cost, levels, room, open, failed, since: now });
         }
         let batch = self.next_batch(now, session, device);
         self.release_reservations(session);
@@ -266,7 +267,8 @@ impl Scheduler {
     }
 
     /// Takes rows from the queue, first come, first served, as many as fit in the device's last call. The first batch
-    /// of a call takes at least one row.
+    /// of a call takes at least one row. A circuit whose next level fits whole gives further levels, as many as fit in
+    /// the window.
     fn next_batch(&mut self, now: Duration, session: SessionId, device: DeviceId) -> Batch {
         let id = BatchId(self.totals.batches_started);
         self.totals.batches_started += 1;
@@ -276,7 +278,10 @@ impl Scheduler {
         let (mut room, first_of_call) = (call.room, call.batches.is_empty());
         let mut at = 0;
         while let Some(waiting) = self.sessions[&session].queue.get(at) {
-            if !self.may_start(session, waiting, device) {
+            // the level that follows a level of this batch waits for the next call
+            let follows = batch.parts.iter().any(|part| part.operation == waiting.operation)
+                && self.operations[&waiting.operation].circuit.is_some();
+            if follows || !self.may_start(session, waiting, device) {
                 at += 1;
                 continue;
             }
@@ -298,7 +303,8 @@ impl Scheduler {
                 break;
             }
             operation.started.get_or_insert(now);
-            let part = self.start(session, device, at, rows);
+            let part = self.start(session, device, at, rows, room);
+            self.count_levels(session, device, &part);
             let units = &self.operations[&part.operation].units[part.rows.clone()];
             room = room.saturating_sub(size_of(units));
             batch.units += units_of(units);
@@ -313,21 +319,62 @@ impl Scheduler {
         batch
     }
 
-    /// Takes rows from the queue, and slots for these rows.
-    fn start(&mut self, session: SessionId, device: DeviceId, at: usize, rows: usize) -> BatchPart {
-        let QueuedRows { operation, rows, failed_on } = self.dequeue(session, at, rows);
+    /// Takes rows from the queue, and slots for these rows. A circuit's level that is taken whole brings further levels,
+    /// as long as all rows together have at most the size `room`.
+    fn start(&mut self, session: SessionId, device: DeviceId, at: usize, rows: usize, room: usize) -> BatchPart {
+        let mut taken = self.dequeue(session, at, rows);
+        let end = self.end_of_window(device, &taken, room);
+        let QueuedRows { operation, ref rows, failed_on } = taken;
         let started = self.operations.get_mut(&operation).expect("queued operations have not ended");
-        started.running_rows += rows.len();
-        let completes = started.circuit.is_some() && !started.can_be_stopped();
-        let restarted = started.circuit.as_ref().is_some_and(|circuit| circuit.restarted);
-        let slots = if started.circuit.is_some() {
-            self.begin(operation, device)
-        } else {
+        started.running_rows += end - rows.start;
+        let Some(circuit) = &started.circuit else {
             let count = started.list_slots[rows.clone()].iter().map(|&slots| slots as usize).sum();
             let slot_bytes = self.sessions[&session].slot_bytes;
-            self.devices[device.0].take_slots(session, count, slot_bytes)
+            let slots = self.devices[device.0].take_slots(session, count, slot_bytes);
+            let retried = failed_on.is_some();
+            return BatchPart { operation, rows: taken.rows, retried, slots, completes: false };
         };
-        BatchPart { operation, rows, retried: failed_on.is_some() || restarted, slots, completes }
+        let retried = failed_on.is_some() || circuit.restarted;
+        taken.rows.end = end;
+        let slots = self.begin(operation, device);
+        let completes = self.circuit_rows_started(operation, end);
+        BatchPart { operation, rows: taken.rows, retried, slots, completes }
+    }
+
+    /// Returns the end of the rows that start with these rows: further levels of a circuit, if these rows end a level.
+    fn end_of_window(&self, device: DeviceId, taken: &QueuedRows, room: usize) -> usize {
+        let OperationBooks { session, units, circuit, queued_rows, .. } = &self.operations[&taken.operation];
+        let Some(circuit) = circuit.as_ref().filter(|_| *queued_rows == 0) else { return taken.rows.end };
+        let (kind, books) = (self.kind_of(*session, device), &self.devices[device.0]);
+        let mut call = books.calls.last().expect("a batch is of a call").levels.clone();
+        call.add(kind, 0, cost_of(&units[taken.rows.clone()], kind.unit_cost));
+        let firsts = std::iter::once(taken.rows.end).chain(circuit.later_levels().iter().copied());
+        let levels = firsts.zip(circuit.later_levels()).map(|(first, &end)| &units[first..end]);
+        let mut room = room.saturating_sub(size_of(&units[taken.rows.clone()]));
+        let fit = levels.map_while(|units| {
+            room = room.checked_sub(size_of(units))?;
+            Some(cost_of(units, kind.unit_cost))
+        });
+        match books.level_paces.levels_that_fit(&call, kind, fit, self.limits.window) {
+            0 => taken.rows.end,
+            levels => circuit.later_levels()[levels - 1],
+        }
+    }
+
+    /// Counts a part that starts among the levels of its call.
+    fn count_levels(&mut self, session: SessionId, device: DeviceId, part: &BatchPart) {
+        let kind = self.kind_of(session, device);
+        let OperationBooks { units, circuit, .. } = &self.operations[&part.operation];
+        let ends = circuit.as_ref().map_or(&[][..], |circuit| circuit.level_ends());
+        let call = self.devices[device.0].calls.last_mut().expect("a batch is of a call");
+        for (level, rows) in split_by_levels(ends, part.rows.clone()).into_iter().enumerate() {
+            call.levels.add(kind, level, cost_of(&units[rows], kind.unit_cost));
+        }
+    }
+
+    fn kind_of(&self, session: SessionId, device: DeviceId) -> Kind {
+        let books = &self.sessions[&session];
+        Kind { unit_cost: books.unit_costs[device.0], has_tables: books.tables.is_some() }
     }
 
     pub(super) fn end_gathering(&mut self, now: Duration) {

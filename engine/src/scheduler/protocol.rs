@@ -17,6 +17,9 @@ pub struct SchedulerLimits {
     /// How long rows that do not fill a batch wait for more rows. The rows wait only while no idle device can take
     /// them.
     pub wait: Duration,
+    /// Longest expected duration of the levels of a circuit that a device gets in one call. A call has at least one
+    /// level, or a part of a level.
+    pub window: Duration,
     /// How long an empty arena is kept for the session's next list.
     pub arena_idle: Duration,
     /// Limit of the seeded keys of all sessions together, in bytes.

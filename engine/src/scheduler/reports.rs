@@ -183,6 +183,7 @@ impl Scheduler {
             self.totals.busy += took;
             if !call.failed {
                 self.pace.observe(call.cost, took);
+                self.devices[batch.device.0].level_paces.observe(&call.levels, took);
             }
         }
         batch

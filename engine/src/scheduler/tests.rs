@@ -39,6 +39,7 @@ fn limits_of(resident_bytes_max: u64) -> SchedulerLimits {
         queue_rows_max: 3000,
         session_rows_max: 1024,
         wait: WAIT,
+        window: Duration::ZERO,
         arena_idle: Duration::ZERO,
         key_bytes_max: 1000,
         circuit_rows_max: 100,

@@ -1,10 +1,11 @@
 //! A batch as one device call: its parts side by side over the slots of the session's arena.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use kernels::Schemes;
 use kernels::ckks::{KeyedSteps, PartKind, PlannedSteps};
-use kernels::tfhe::{GateList, KeyedGates, Lwe, LweList, NO_CELLS, SlotCells, SlotGate};
+use kernels::tfhe::{GateList, KeyedGates, LevelEnd, Lwe, LweList, NO_CELLS, SlotCells, SlotGate};
 
 use super::{EVALUATION_KEY, PartOnDevice, PlannedCircuit, PlannedNumbers, Task};
 use crate::batch::{Batch, BatchPart};
@@ -23,8 +24,12 @@ pub(crate) struct Assembly<'a> {
     /// Each write has a slot, and whole rows of words for this slot and the slots that follow it. Words are copied only
     /// where short runs are joined.
     pub(crate) writes: Vec<(u32, Cow<'a, [u32]>)>,
+    /// Gates and cells, level after level. A level holds the next level of each circuit; the rows of lists are in the
+    /// first level.
     gates: Vec<SlotGate>,
     cells: SlotCells,
+    /// The end of each level but the last.
+    ends: Vec<LevelEnd>,
     /// Steps of arithmetic on encrypted numbers (CKKS).
     plans: Vec<PlannedSteps<'a>>,
     parts: Vec<(PartKind, PartId)>,
@@ -34,18 +39,53 @@ pub(crate) struct Assembly<'a> {
 
 impl<'a> Assembly<'a> {
     pub(crate) fn of(batch: &'a Batch, tasks: &'a [Task]) -> Assembly<'a> {
-        let gates = Vec::with_capacity(batch.rows());
         let row_words = tasks[0].row_words();
-        let (plans, parts, cells) = (Vec::new(), Vec::new(), NO_CELLS.clone());
-        let mut assembly = Assembly { row_words, writes: Vec::new(), gates, cells, plans, parts, reads: Vec::new() };
-        for (part, task) in batch.parts.iter().zip(tasks) {
-            match task {
-                Task::Gates(list) => assembly.add_gates(part, list),
-                Task::Circuit(circuit) => assembly.add_circuit(part, circuit),
-                Task::Numbers(numbers) => assembly.add_numbers(part, numbers),
+        let mut assembly = Assembly::empty(row_words, batch.rows());
+        let levels: Vec<Vec<Range<usize>>> =
+            batch.parts.iter().zip(tasks).map(|(part, task)| task.levels_of(part.rows.clone())).collect();
+        for level in 0..levels.iter().map(Vec::len).max().unwrap_or(0) {
+            if level > 0 {
+                assembly.ends.push(LevelEnd { gates: assembly.gates.len(), cells: assembly.cells.len() });
+            }
+            for ((part, task), levels) in batch.parts.iter().zip(tasks).zip(&levels) {
+                match (task, levels.get(level)) {
+                    (Task::Gates(list), Some(_)) => assembly.add_gates(part, list),
+                    (Task::Circuit(circuit), Some(rows)) => assembly.add_level(part, rows.clone(), circuit),
+                    // a device finds the levels of a plan by itself
+                    (Task::Numbers(numbers), Some(_)) if level == 0 => assembly.add_numbers(part, numbers),
+                    (Task::Numbers(_), Some(_)) | (_, None) => {}
+                }
             }
         }
+        // the reads are in the order of the parts, not of the levels
+        for (part, task) in batch.parts.iter().zip(tasks) {
+            assembly.add_reads(part, task);
+        }
         assembly
+    }
+
+    fn empty(row_words: usize, rows: usize) -> Assembly<'a> {
+        Assembly {
+            row_words,
+            writes: Vec::new(),
+            gates: Vec::with_capacity(rows),
+            cells: NO_CELLS.clone(),
+            ends: Vec::new(),
+            plans: Vec::new(),
+            parts: Vec::new(),
+            reads: Vec::new(),
+        }
+    }
+
+    fn add_reads(&mut self, part: &BatchPart, task: &Task) {
+        match task {
+            Task::Gates(_) => self.reads.extend_from_slice(&part.slots[part.slots.len() - part.rows.len()..]),
+            Task::Circuit(circuit) if part.completes => {
+                self.reads.extend(circuit.plan.outputs().iter().map(|&slot| part.slots[slot as usize]));
+            }
+            // the device reads the outputs of a plan by itself
+            Task::Circuit(_) | Task::Numbers(_) => {}
+        }
     }
 
     fn add_gates(&mut self, part: &BatchPart, list: &'a GateList) {
@@ -66,32 +106,29 @@ impl<'a> Assembly<'a> {
             }
             self.gates.push(SlotGate { gate: list.gates()[row], operands, result });
         }
-        self.reads.extend(result_slots);
     }
 
-    fn add_circuit(&mut self, part: &BatchPart, circuit: &'a PlannedCircuit) {
+    /// Adds the rows of one level of a circuit, and with the first row also the circuit's inputs and constants.
+    fn add_level(&mut self, part: &BatchPart, rows: Range<usize>, circuit: &'a PlannedCircuit) {
         let at = |slot: u32| part.slots[slot as usize];
-        if part.rows.start == 0 {
+        if rows.start == 0 {
             let inputs: Vec<u32> = circuit.plan.inputs().iter().map(|&slot| at(slot)).collect();
             self.write(&inputs, &circuit.inputs, 0);
             for &(slot, bit) in circuit.plan.constants() {
                 self.write_run(at(slot), Lwe::trivial(self.row_words - 1, bit).into_words().into());
             }
         }
-        self.gates.extend(circuit.plan.gates_of(part.rows.clone()).iter().map(|gate| SlotGate {
+        self.gates.extend(circuit.plan.gates_of(rows.clone()).iter().map(|gate| SlotGate {
             gate: gate.gate,
             operands: std::array::from_fn(|i| if i < gate.gate.arity() { at(gate.operands[i]) } else { 0 }),
             result: at(gate.result),
         }));
-        let (cells, of_part) = circuit.plan.cells_of(part.rows.clone());
+        let (cells, of_part) = circuit.plan.cells_of(rows);
         if !of_part.is_empty() {
             if self.cells.is_empty() {
                 self.cells = SlotCells::new(cells.wire_slots());
             }
             self.cells.extend_from(cells, of_part, at);
-        }
-        if part.completes {
-            self.reads.extend(circuit.plan.outputs().iter().map(|&slot| at(slot)));
         }
     }
 
@@ -158,6 +195,7 @@ pub(crate) fn start<'a, B: Schemes>(
             arena,
             gates: &assembly.gates,
             cells: &assembly.cells,
+            ends: &assembly.ends,
             reads: &assembly.reads,
         };
         backend.evaluate_together(&mut all.map(keyed).collect::<Vec<_>>())
@@ -224,17 +262,9 @@ mod tests {
     }
 
     fn assembly<'a>(list: &'a GateList, part: &BatchPart) -> Assembly<'a> {
-        let (plans, parts) = (vec![], vec![]);
-        let mut assembly = Assembly {
-            row_words: DIMENSION + 1,
-            writes: vec![],
-            gates: vec![],
-            cells: NO_CELLS.clone(),
-            plans,
-            parts,
-            reads: vec![],
-        };
+        let mut assembly = Assembly::empty(DIMENSION + 1, 0);
         assembly.add_gates(part, list);
+        assembly.add_reads(part, &list.clone().into());
         assembly
     }
 

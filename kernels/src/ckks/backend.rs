@@ -49,11 +49,11 @@ pub struct SeededRow<'a> {
     pub body: &'a [u32],
 }
 
-/// The steps of one level of a plan, ready to run.
+/// Consecutive levels of a plan, or a part of one level, ready to run.
 pub struct PlannedSteps<'a> {
     /// The plan.
     pub plan: &'a Plan,
-    /// The range of the plan's steps to run.
+    /// The range of the plan's steps to run, in order ([`Plan::level_ends`] gives their levels).
     pub steps: Range<usize>,
     /// The arena's slot for each slot of the plan: slot `i` of the plan is slot `slots[i]` of the arena.
     pub slots: &'a [u32],
@@ -73,7 +73,8 @@ pub struct KeyedSteps<'a, B: Arithmetic> {
     pub parts: Vec<(PartKind, &'a B::Part)>,
     /// The arena that holds the plans' slots.
     pub arena: &'a mut B::Arena,
-    /// The steps of each plan. No step of the batch reads a value that another step of the batch writes.
+    /// The steps of each plan. The plans have no slots in common. Steps of one level are independent of each other; the
+    /// first levels of all plans may run together, then the second ones, and so on.
     pub plans: &'a [PlannedSteps<'a>],
 }
 

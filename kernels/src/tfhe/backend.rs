@@ -18,18 +18,59 @@ pub struct SlotGate {
     pub result: u32,
 }
 
-/// A batch: gates that use one key and one arena. `K` is the device's type of keys, `A` its type of arenas.
+/// A batch: gates and cells that use one key and one arena, in levels. `K` is the device's type of keys, `A` its type of
+/// arenas.
 pub struct KeyedGates<'a, K, A> {
     /// The key of all gates.
     pub key: &'a K,
     /// The arena that holds operands and results.
     pub arena: &'a mut A,
-    /// The gates. No gate reads a slot that another gate writes.
+    /// The gates, level after level. No gate reads a slot that another gate of its level writes.
     pub gates: &'a [SlotGate],
-    /// The cells. No cell reads a slot that another cell or a gate writes.
+    /// The cells, level after level. No cell reads a slot that another cell or a gate of its level writes.
     pub cells: &'a SlotCells,
-    /// Slots to read after the gates.
+    /// The end of each level but the last. Rows may read the slots that rows of earlier levels write. Empty if all rows
+    /// are one level.
+    pub ends: &'a [LevelEnd],
+    /// Slots to read after the last level.
     pub reads: &'a [u32],
+}
+
+/// Where a level ends among the gates and among the cells of its batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LevelEnd {
+    /// The index after the level's last gate.
+    pub gates: usize,
+    /// The index after the level's last cell.
+    pub cells: usize,
+}
+
+/// The rows of one level of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LevelRows {
+    /// Indices of the level's gates.
+    pub gates: Range<usize>,
+    /// Indices of the level's cells.
+    pub cells: Range<usize>,
+}
+
+impl<K, A> KeyedGates<'_, K, A> {
+    /// Lists the levels in order. There is at least one.
+    ///
+    /// # Panics
+    /// When the ends are not in order, or lie outside the batch.
+    pub fn levels(&self) -> Vec<LevelRows> {
+        let last = LevelEnd { gates: self.gates.len(), cells: self.cells.len() };
+        let mut first = LevelEnd { gates: 0, cells: 0 };
+        let rows = |end: &LevelEnd| {
+            assert!(first.gates <= end.gates && end.gates <= last.gates, "ends of gates are in order");
+            assert!(first.cells <= end.cells && end.cells <= last.cells, "ends of cells are in order");
+            let rows = LevelRows { gates: first.gates..end.gates, cells: first.cells..end.cells };
+            first = *end;
+            rows
+        };
+        self.ends.iter().chain([&last]).map(rows).collect()
+    }
 }
 
 /// Largest size of a piece of a key in the device's form, in bytes. A piece is larger if a single row of the key is larger.
@@ -96,9 +137,9 @@ pub trait Gates: Backend {
     /// Size of a key of these parameters on this device, in bytes.
     fn key_bytes(&self, params: &Params) -> u64;
 
-    /// Starts batches, each with its own key: evaluates the gates and cells of all batches, then reads the slots that
-    /// each batch requests, batch by batch. Batches of few rows run side by side, so that together they fill the
-    /// device. NOT is a negation. MUX is two bootstraps whose extracted samples are added before one key switch, and one
+    /// Starts batches, each with its own key: evaluates the gates and cells of all batches, level after level, then
+    /// reads the slots that each batch requests, batch by batch. Batches of few rows run side by side, so that together
+    /// they fill the device. NOT is a negation. MUX is two bootstraps whose extracted samples are added before one key switch, and one
     /// bootstrap and key switch of the result. Every other gate is one bootstrap and one key switch (docs/wire-format.md
     /// 8). A cell adds wires, key-switches their sum once, adds inputs, and bootstraps the result
     /// ([`crate::tfhe::cells`]).
@@ -107,7 +148,7 @@ pub trait Gates: Backend {
     /// When a slot is outside its batch's arena.
     fn evaluate_together(&self, batches: &mut [KeyedGates<'_, Self::Key, Self::Arena>]) -> Result<Self::Pending>;
 
-    /// Starts one batch without cells: evaluates `gates`, then reads the slots in `reads`.
+    /// Starts one batch of one level without cells: evaluates `gates`, then reads the slots in `reads`.
     ///
     /// # Panics
     /// When a slot is outside the arena.
@@ -118,7 +159,7 @@ pub trait Gates: Backend {
         gates: &[SlotGate],
         reads: &[u32],
     ) -> Result<Self::Pending> {
-        self.evaluate_together(&mut [KeyedGates { key, arena, gates, cells: &NO_CELLS, reads }])
+        self.evaluate_together(&mut [KeyedGates { key, arena, gates, cells: &NO_CELLS, ends: &[], reads }])
     }
 }
 

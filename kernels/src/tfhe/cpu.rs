@@ -109,8 +109,10 @@ impl Gates for Cpu {
 
     fn evaluate_together(&self, batches: &mut [KeyedGates<'_, Key, Arena>]) -> Result<Vec<u32>> {
         let evaluate = |batch: &mut KeyedGates<'_, Key, Arena>| {
-            evaluate::evaluate(self, batch.key, batch.arena, batch.gates)?;
-            cells::evaluate(self, batch.key, batch.arena, batch.cells)
+            batch.levels().into_iter().try_for_each(|level| {
+                evaluate::evaluate(self, batch.key, batch.arena, &batch.gates[level.gates])?;
+                cells::evaluate(self, batch.key, batch.arena, batch.cells, level.cells)
+            })
         };
         for_each(self.threads, batches, evaluate)?;
         let words = batches.iter().map(|batch| batch.reads.len() * batch.arena.row_words).sum();

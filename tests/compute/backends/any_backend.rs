@@ -84,11 +84,12 @@ where
         self.0.key_bytes(params)
     }
     fn evaluate_together(&self, batches: &mut [KeyedGates<'_, Opaque, Opaque>]) -> Result<Opaque> {
-        let known = batches.iter_mut().map(|KeyedGates { key, arena, gates, cells, reads }| KeyedGates {
+        let known = batches.iter_mut().map(|KeyedGates { key, arena, gates, cells, ends, reads }| KeyedGates {
             key: known(key),
             arena: known_mut(arena),
             gates,
             cells,
+            ends,
             reads,
         });
         let mut batches: Vec<KeyedGates<'_, B::Key, B::Arena>> = known.collect();

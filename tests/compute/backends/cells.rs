@@ -148,6 +148,7 @@ fn case(name: String, shape: Shape, batches: usize) -> Case {
                     arena,
                     gates: &run.gates,
                     cells: &run.cells,
+                    ends: &[],
                     reads,
                 })
                 .collect();

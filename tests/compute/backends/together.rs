@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use kernels::cpu::{Cpu, Isa};
 use kernels::gpu::{Arena, Gpu, Launch, Properties, Source};
 use kernels::tfhe::gpu::Key;
-use kernels::tfhe::{EvaluationKey, Gate, Gates, KeyedGates, NO_CELLS, SlotGate};
+use kernels::tfhe::{EvaluationKey, Gate, Gates, KeyedGates, LevelEnd, NO_CELLS, SlotGate};
 use kernels::{Backend, Card, Error, Result};
 use rand_chacha::rand_core::Rng;
 use tests_compute::host_cuda::HostCuda;
@@ -36,6 +36,8 @@ pub struct Session {
     key: Arc<EvaluationKey>,
     operands: Vec<u32>,
     gates: Vec<SlotGate>,
+    /// The end of each level of gates but the last.
+    ends: Vec<LevelEnd>,
     reads: Vec<u32>,
     /// Slots of the arena at first, and after each growth.
     sizes: Vec<usize>,
@@ -58,11 +60,55 @@ impl Session {
             operands: (0..words).map(|_| rng.next_u32()).collect(),
             sizes: vec![OPERANDS as usize + gates.len()],
             gates: slot_gates.collect(),
+            ends: Vec::new(),
             reads: reads.to_vec(),
             expected: Vec::new(),
         };
         session.expected = evaluated(&Cpu::with(Isa::Portable, 1), &[&session], false).expect("a CPU does not fail");
         session
+    }
+
+    /// A session with levels of these numbers of gates. A gate reads results of the level before, or the operands in the
+    /// first level. The last level is read. The expected words come from one call for each level.
+    fn in_levels(key: &Arc<EvaluationKey>, widths: &[u32], seed: u64) -> Session {
+        const GATES: [Gate; 5] = [Gate::Nand, Gate::Xor, Gate::Mux, Gate::Not, Gate::Or];
+        let mut session = Session::new(key, &[], &[], seed);
+        let (mut before, mut next) = (0..OPERANDS, OPERANDS);
+        for &width in widths {
+            for at in 0..width {
+                let operands = [at, at + 1, at + 2].map(|operand| before.start + operand % before.len() as u32);
+                let gate = GATES[(seed as usize + session.gates.len()) % GATES.len()];
+                session.gates.push(SlotGate { gate, operands, result: next + at });
+            }
+            (before, next) = (next..next + width, next + width);
+            session.ends.push(LevelEnd { gates: session.gates.len(), cells: 0 });
+        }
+        session.ends.pop();
+        (session.reads, session.sizes) = (before.collect(), vec![next as usize]);
+        session.expected = session.level_by_level(&Cpu::with(Isa::Portable, 1));
+        session
+    }
+
+    /// The session with other gates in place of MUX.
+    fn without_mux(mut self) -> Session {
+        self.gates.iter_mut().filter(|gate| gate.gate == Gate::Mux).for_each(|gate| gate.gate = Gate::And);
+        self.expected = self.level_by_level(&Cpu::with(Isa::Portable, 1));
+        self
+    }
+
+    /// The words that the session reads after a separate call for each level.
+    fn level_by_level<B: Gates>(&self, backend: &B) -> Vec<u32> {
+        let key = backend.load_key(&self.key).expect("room");
+        let mut arena = backend.arena(self.key.params.lwe_dimension + 1, self.slots()).expect("room");
+        backend.write(&mut arena, 0, &self.operands).expect("a copy");
+        let last = LevelEnd { gates: self.gates.len(), cells: 0 };
+        let mut first = 0;
+        for end in self.ends.iter().chain([&last]) {
+            let level = backend.evaluate(&key, &mut arena, &self.gates[first..end.gates], &[]).expect("gates");
+            backend.finish(level).expect("gates");
+            first = end.gates;
+        }
+        backend.finish(backend.read(&arena, &self.reads).expect("a read")).expect("a read")
     }
 
     /// Returns the session with an arena that grows through these sizes to its final size. Sizes above the final size
@@ -100,7 +146,14 @@ fn evaluated<B: Gates + ?Sized>(backend: &B, sessions: &[&Session], twice: bool)
         .zip(arenas.iter_mut().rev())
         .map(|(session, arena)| {
             let (_, key) = keys.iter().find(|(key, _)| Arc::ptr_eq(key, &session.key)).expect("the key was loaded");
-            KeyedGates { key, arena, gates: &session.gates, cells: &NO_CELLS, reads: &session.reads }
+            KeyedGates {
+                key,
+                arena,
+                gates: &session.gates,
+                cells: &NO_CELLS,
+                ends: &session.ends,
+                reads: &session.reads,
+            }
         })
         .collect();
     // with `twice`, the first call is still running when the second one starts
@@ -168,6 +221,54 @@ fn mixed_in_chunks(shape: Shape, other: Shape) -> Vec<Session> {
 fn in_parts(sessions: &[Session]) {
     let host = HostCuda::open().expect("trials run only on machines with the backend");
     check(&Card::new(host.with_properties(|properties| properties.groups_max[0] = 3)), sessions);
+}
+
+/// Sessions whose calls have different numbers of levels.
+fn windows(shape: Shape, other: Shape) -> Vec<Session> {
+    let (keys, others) = (keys(shape, 3), keys(other, 1));
+    vec![
+        Session::in_levels(&keys[0], &[3, 1, 4, 2], 0),
+        Session::in_levels(&others[0], &[2, 2], 1),
+        Session::new(&keys[1], &[Gate::And, Gate::Mux], &[4, 5], 2),
+        Session::in_levels(&keys[2], &[1, 1, 1, 1, 1, 5], 3),
+        Session::in_levels(&keys[0], &[4], 4),
+    ]
+}
+
+/// Checks that the host waits once for a call of several levels, however many levels and sessions it has, and that the
+/// tables of each level are one upload.
+fn waits_once(shape: Shape) {
+    let [launches, uploads, waits] = [0; 3].map(AtomicUsize::new);
+    let backend = Card::new(Counted { host: HostCuda::open().expect("an emulator"), launches, uploads, waits });
+    let keys = keys(shape, 2);
+    for sessions in [
+        vec![Session::in_levels(&keys[0], &[2; 6], 0)],
+        vec![Session::in_levels(&keys[0], &[2; 6], 0), Session::in_levels(&keys[1], &[3; 4], 1)],
+    ] {
+        // a MUX is refreshed by a second upload, so the sessions get other gates
+        let sessions: Vec<Session> = sessions.into_iter().map(Session::without_mux).collect();
+        let loaded: Vec<_> = sessions.iter().map(|session| backend.load_key(&session.key).expect("room")).collect();
+        let arenas = sessions.iter().map(|session| {
+            let mut arena = backend.arena(session.key.params.lwe_dimension + 1, session.slots()).expect("room");
+            backend.write(&mut arena, 0, &session.operands).expect("a copy");
+            arena
+        });
+        let mut arenas: Vec<_> = arenas.collect();
+        let each = sessions.iter().zip(&loaded).zip(&mut arenas);
+        let mut batches: Vec<KeyedGates<'_, _, _>> = each
+            .map(|((session, key), arena)| {
+                let Session { gates, ends, reads, .. } = session;
+                KeyedGates { key, arena, gates, cells: &NO_CELLS, ends, reads }
+            })
+            .collect();
+        backend.gpu().taken();
+        let pending = backend.evaluate_together(&mut batches).expect("launches");
+        let found = backend.finish(pending).expect("words");
+        let expected: Vec<u32> = sessions.iter().flat_map(|session| session.expected.iter().copied()).collect();
+        assert!(found == expected, "words differ from those of one level after another");
+        let [_, uploads, waits] = backend.gpu().taken();
+        assert_eq!((uploads, waits), (6, 1), "for six levels of {} sessions", sessions.len());
+    }
 }
 
 /// Checks a call in which no batch reads a slot, a call in which no batch has gates, a call in which only one batch
@@ -263,6 +364,7 @@ fn counted(device: &Device) {
             arena,
             gates: &session.gates,
             cells: &NO_CELLS,
+            ends: &[],
             reads: &session.reads,
         })
         .collect();
@@ -334,6 +436,13 @@ pub fn cases() -> impl Iterator<Item = Case> {
         Case::small("together/sessions of all kinds", move |device| {
             check(&*device.open(2), mixes.get_or_init(|| mixed(PLAIN, OTHER)));
         }),
+        Case::small("together/windows of levels", |device| {
+            check(&*device.open(2), &windows(PLAIN, OTHER));
+        }),
+        Case {
+            on: |device| device.name == "cuda-host",
+            ..Case::small("together/one wait for a window of levels", |_| waits_once(PLAIN))
+        },
         Case::small("together/few", |device| few(&*device.open(2))),
         Case {
             on: |device| device.name == "cuda-host",

@@ -141,7 +141,7 @@ impl Sheet<'_> {
         let Party { device, key, .. } = self.party;
         device.grow(&mut self.arena, self.next as usize).expect("the device has room");
         let cells = std::mem::replace(&mut self.cells, SlotCells::new(self.wire_slots));
-        let batch = KeyedGates { key, arena: &mut self.arena, gates: &[], cells: &cells, reads };
+        let batch = KeyedGates { key, arena: &mut self.arena, gates: &[], cells: &cells, ends: &[], reads };
         let pending = device.evaluate_together(&mut [batch]).expect("a processor does not fail");
         device.finish(pending).expect("a processor does not fail")
     }

@@ -16,7 +16,11 @@ fn random_circuits_come_to_what_they_do_in_the_clear_and_leave_nothing_behind() 
     for_each_seed(30, |seed| {
         let mut dice = Dice::new(seed);
         let (toy, script) = Toy::with_in_flight(dice.pick(&[1, 3, 8, 100]), dice.pick(&[1, 2]));
-        let engine = Engine::with_backend(Config { arena_idle_ms: 0, ..Config::default() }, toy).unwrap();
+        let engine = Engine::with_backend(
+            Config { window_us_max: dice.pick(&[0, 2000, 50_000]), arena_idle_ms: 0, ..Config::default() },
+            toy,
+        )
+        .unwrap();
         let sessions = [(); 3].map(|()| open(&engine).unwrap());
         let running: Vec<_> = (0..12)
             .map(|_| {

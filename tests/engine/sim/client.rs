@@ -15,9 +15,10 @@ use crate::toy::{self, Script, Toy};
 
 pub type Outcome = Result<Done, Error>;
 
-/// Settings under which the engine collects no batches and frees empty memory at once.
+/// Settings under which the engine collects no batches, gives a device one level at a time and frees empty memory at
+/// once.
 pub fn prompt() -> Config {
-    Config { wait_us_max: 0, arena_idle_ms: 0, ..Config::default() }
+    Config { wait_us_max: 0, window_us_max: 0, arena_idle_ms: 0, ..Config::default() }
 }
 
 /// An engine with the settings of [`prompt`] and eight bootstraps a batch.

@@ -52,6 +52,7 @@ impl Mill {
             queue_rows_max: 1_000_000,
             session_rows_max: 10_000,
             wait: Duration::from_micros(200),
+            window: Duration::from_millis(2),
             arena_idle: Duration::from_secs(5),
             key_bytes_max: 10_000,
             circuit_rows_max: 1,

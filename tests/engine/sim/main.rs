@@ -11,3 +11,4 @@ mod dice;
 mod fairness;
 mod threads;
 mod toy;
+mod windows;

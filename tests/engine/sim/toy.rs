@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use engine::{Backend, DeviceInfo, EvaluationKey, Gate, GateList, Gates, Lwe, Params, Preset, Rows};
 use kernels::tfhe::keys::Masks;
 use kernels::tfhe::lwe::EIGHTH;
-use kernels::tfhe::{CellKind, GateRow, KeyedGates, ModSwitch, ParamsLiteral};
+use kernels::tfhe::{CellKind, GateRow, KeyedGates, LevelRows, ModSwitch, ParamsLiteral};
 
 pub const KEY_BYTES: u64 = 100;
 pub const LWE_DIMENSION: usize = 3;
@@ -350,36 +350,40 @@ impl Gates for Toy {
     fn evaluate_together(&self, batches: &mut [KeyedGates<'_, ToyKey, ToyArena>]) -> kernels::Result<ToyPending> {
         self.script.act(&self.script.batches)?;
         let mut words = Vec::new();
-        for KeyedGates { arena, gates, cells, reads, .. } in batches.iter_mut() {
-            for gate in *gates {
-                let bits: Vec<bool> = gate.operands[..gate.gate.arity()]
-                    .iter()
-                    .map(|&slot| match arena.row(slot)[LWE_DIMENSION] as i32 {
+        for batch in batches.iter_mut() {
+            let levels = batch.levels();
+            let KeyedGates { arena, gates, cells, reads, .. } = batch;
+            for LevelRows { gates: of_gates, cells: of_cells } in levels {
+                for gate in &gates[of_gates] {
+                    let bits: Vec<bool> = gate.operands[..gate.gate.arity()]
+                        .iter()
+                        .map(|&slot| match arena.row(slot)[LWE_DIMENSION] as i32 {
+                            0 => panic!("slot {slot} is read before it is written"),
+                            body => body > 0,
+                        })
+                        .collect();
+                    arena.row_mut(gate.result).copy_from_slice(encrypt(gate.gate.plain(&bits)).words());
+                }
+                for cell in of_cells.map(|at| cells.cell(at)) {
+                    let body = |slot: u32| match arena.row(slot)[LWE_DIMENSION] {
                         0 => panic!("slot {slot} is read before it is written"),
-                        body => body > 0,
-                    })
-                    .collect();
-                arena.row_mut(gate.result).copy_from_slice(encrypt(gate.gate.plain(&bits)).words());
-            }
-            for cell in cells.iter() {
-                let body = |slot: u32| match arena.row(slot)[LWE_DIMENSION] {
-                    0 => panic!("slot {slot} is read before it is written"),
-                    body => body,
-                };
-                let wires = cell.wires().map(|(factor, slots)| body(slots[0]).wrapping_mul(factor as u32));
-                let inputs = cell.inputs().map(|(factor, slot)| body(slot).wrapping_mul(factor as u32));
-                let constant = EIGHTH.wrapping_mul(cell.constant() as u32);
-                let sum = wires.chain(inputs).fold(constant, u32::wrapping_add);
-                for (wire, slots) in cell.results().enumerate() {
-                    let turned = sum.wrapping_add(2 * EIGHTH * wire as u32) as i32;
-                    let body = match cell.kind() {
-                        CellKind::Switch => sum,
-                        CellKind::Bootstrap(amplitude) => {
-                            let eighths = i32::from(amplitude.eighths()) * turned.signum();
-                            EIGHTH.wrapping_mul(eighths as u32)
-                        }
+                        body => body,
                     };
-                    slots.iter().for_each(|&slot| arena.row_mut(slot)[LWE_DIMENSION] = body);
+                    let wires = cell.wires().map(|(factor, slots)| body(slots[0]).wrapping_mul(factor as u32));
+                    let inputs = cell.inputs().map(|(factor, slot)| body(slot).wrapping_mul(factor as u32));
+                    let constant = EIGHTH.wrapping_mul(cell.constant() as u32);
+                    let sum = wires.chain(inputs).fold(constant, u32::wrapping_add);
+                    for (wire, slots) in cell.results().enumerate() {
+                        let turned = sum.wrapping_add(2 * EIGHTH * wire as u32) as i32;
+                        let body = match cell.kind() {
+                            CellKind::Switch => sum,
+                            CellKind::Bootstrap(amplitude) => {
+                                let eighths = i32::from(amplitude.eighths()) * turned.signum();
+                                EIGHTH.wrapping_mul(eighths as u32)
+                            }
+                        };
+                        slots.iter().for_each(|&slot| arena.row_mut(slot)[LWE_DIMENSION] = body);
+                    }
                 }
             }
             reads.iter().for_each(|&slot| words.extend_from_slice(arena.row(slot)));

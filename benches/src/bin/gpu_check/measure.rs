@@ -67,7 +67,7 @@ impl<'a, B: Gates> NandGates<'a, B> {
         };
         let mut arenas: Vec<B::Arena> = pairs.map(arena).collect::<Result<_>>()?;
         let gates = &[SlotGate { gate: Gate::Nand, operands: [0, 1, 0], result: 2 }];
-        let batch = |(key, arena)| KeyedGates { key, arena, gates, cells: &NO_CELLS, reads: &[2] };
+        let batch = |(key, arena)| KeyedGates { key, arena, gates, cells: &NO_CELLS, ends: &[], reads: &[2] };
         let mut batches: Vec<KeyedGates<'_, B::Key, B::Arena>> = keys.iter().zip(&mut arenas).map(batch).collect();
         let mut rate = |at_once: usize| -> Result<f64> {
             let mut results = Vec::new();

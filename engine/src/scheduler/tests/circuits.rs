@@ -42,7 +42,7 @@ fn fail(desk: &mut Desk, batch: &Batch, cause: Cause) -> Vec<Command> {
 }
 
 #[test]
-fn a_level_runs_when_the_one_before_is_done_and_the_last_part_brings_the_outputs() {
+fn levels_run_in_order_and_the_last_part_brings_the_outputs() {
     let mut desk = desk(1);
     let first = run_of(&submit(&mut desk, op(1), circuit(&[10, 1], 5)));
     let second = run_of(&desk.done(&first));
@@ -54,6 +54,76 @@ fn a_level_runs_when_the_one_before_is_done_and_the_last_part_brings_the_outputs
     assert_eq!(finished(&commands), [op(1)]);
     assert_eq!(commands[1..], [Command::FreeArena { device: ONE, session: A }]);
     assert_eq!(desk.scheduler.usage().arena_bytes, 0);
+}
+
+#[test]
+fn a_level_is_given_while_the_one_before_runs_if_the_device_takes_two_calls() {
+    let mut limits = limits();
+    limits.devices[0].batches_in_flight_max = 2;
+    let mut desk = Desk::with(limits, &[A]);
+    submit(&mut desk, op(1), circuit(&[3, 2, 1], 5));
+    let rows = |batch: &Batch| (batch.parts[0].rows.clone(), batch.parts[0].completes);
+    let commands = desk.feed(loaded(A));
+    let [first, second] = [0, 1].map(|at| run_of(&commands[at..=at]));
+    assert_eq!([&first, &second].map(rows), [(0..3, false), (3..5, false)]);
+    let third = run_of(&desk.done(&first));
+    assert_eq!(rows(&third), (5..6, true));
+    // all rows have started, so the circuit cannot be stopped any more
+    assert_eq!(desk.feed(Event::Cancelled(op(1))), []);
+    assert_eq!(finished(&desk.done(&second)), []);
+    assert_eq!(finished(&desk.done(&third)), [op(1)]);
+}
+
+/// A desk that gives windows of 2 ms. Its device has the key of A and has run levels of one row, each in 0.5 ms.
+fn desk_of_windows() -> Desk {
+    let mut limits = limits();
+    limits.window = Duration::from_millis(2);
+    let mut desk = Desk::with(limits, &[A]);
+    submit(&mut desk, op(1000), circuit(&[1; 15], 5));
+    let mut batch = run_of(&desk.feed(loaded(A)));
+    let mut rows = Vec::new();
+    loop {
+        rows.push(batch.rows());
+        desk.now += Duration::from_micros(500) * batch.rows() as u32;
+        let commands = desk.feed(Event::BatchDone(batch.id));
+        if finished(&commands) == [op(1000)] {
+            break;
+        }
+        batch = run_of(&commands);
+    }
+    assert_eq!(rows, [1, 2, 4, 4, 4], "calls double until they fill the window");
+    desk
+}
+
+#[test]
+fn a_window_of_levels_that_fails_counts_as_not_done() {
+    let mut desk = desk_of_windows();
+    let first = run_of(&submit(&mut desk, op(1), circuit(&[1, 1, 2, 1, 1], 5)));
+    // a level of two rows is expected to take twice as long as a level of one row
+    assert_eq!((first.parts[0].rows.clone(), first.parts[0].completes), (0..4, false));
+    desk.now += Duration::from_millis(2);
+    let second = run_of(&desk.done(&first));
+    assert_eq!((second.parts[0].rows.clone(), second.parts[0].completes), (4..6, true));
+    let commands = fail(&mut desk, &second, Cause::Device);
+    assert_eq!((&commands[0], run_of(&commands).parts[0].rows.start), (&Command::Restart(op(1)), 0));
+}
+
+#[test]
+fn a_session_that_closes_in_a_window_is_erased_when_the_window_has_run() {
+    let mut desk = desk_of_windows();
+    let window = run_of(&submit(&mut desk, op(1), circuit(&[1; 9], 5)));
+    assert_eq!(window.rows(), 4);
+    assert_eq!(desk.feed(Event::Closed(A)), [ends(op(1), Error::Gone)]);
+    assert_eq!(desk.done(&window), [evict(A)]);
+    assert_eq!(desk.feed(evicted(A)), [Command::Erase(A)]);
+}
+
+#[test]
+fn a_window_has_no_more_rows_than_a_batch() {
+    let mut desk = desk_of_windows();
+    desk.scheduler.limits.window = Duration::from_secs(1);
+    let window = run_of(&submit(&mut desk, op(1), circuit(&[1; 20], 5)));
+    assert_eq!(window.rows(), 8);
 }
 
 #[test]

@@ -145,6 +145,11 @@ impl Plan {
         })
     }
 
+    /// For each level, the index after its last row.
+    pub fn level_ends(&self) -> &[usize] {
+        &self.level_ends
+    }
+
     /// The number of slots that the plan needs.
     pub fn slots(&self) -> usize {
         self.slots

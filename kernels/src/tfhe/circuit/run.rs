@@ -38,7 +38,8 @@ pub fn run_plan<B: Gates + ?Sized>(
         let (all, of_level) = plan.cells_of(rows.clone());
         let mut cells = SlotCells::new(all.wire_slots());
         cells.extend_from(all, of_level, |slot| slot);
-        let batch = KeyedGates { key, arena: &mut arena, gates: plan.gates_of(rows), cells: &cells, reads: &[] };
+        let batch =
+            KeyedGates { key, arena: &mut arena, gates: plan.gates_of(rows), cells: &cells, ends: &[], reads: &[] };
         let pending = backend.evaluate_together(&mut [batch])?;
         backend.finish(pending)?;
         level_done(level + 1);

@@ -1,5 +1,7 @@
 //! The sums of cells, over the slots of an arena (cells are defined in `kernels/src/tfhe/cells.rs`).
 
+use std::ops::Range;
+
 use crate::cpu::{Arena, Cpu};
 use crate::error::Result;
 use crate::tfhe::backend::Stems;
@@ -8,12 +10,13 @@ use crate::tfhe::cpu::sample_extract::extract_coefficient;
 use crate::tfhe::cpu::{Key, blind_rotate};
 use crate::tfhe::lwe::EIGHTH;
 
-/// Evaluates cells. No cell may read a slot that another cell writes.
-pub(super) fn evaluate(cpu: &Cpu, key: &Key, arena: &mut Arena, cells: &SlotCells) -> Result<()> {
+/// Evaluates the cells in this range of `all`. No cell may read a slot that another cell of the range writes.
+pub(super) fn evaluate(cpu: &Cpu, key: &Key, arena: &mut Arena, all: &SlotCells, range: Range<usize>) -> Result<()> {
     let p = *key.params();
+    let cells = || range.clone().map(|at| all.cell(at));
     let (words, wire_words) = (arena.row_words, p.extracted_dimension() + 1);
     let mut sums = Vec::new();
-    for cell in cells.iter().filter(|cell| cell.wires().len() > 0) {
+    for cell in cells().filter(|cell| cell.wires().len() > 0) {
         let at = sums.len();
         sums.resize(at + wire_words, 0);
         wire_sum(arena, cell, &mut sums[at..]);
@@ -22,7 +25,7 @@ pub(super) fn evaluate(cpu: &Cpu, key: &Key, arena: &mut Arena, cells: &SlotCell
     drop(sums);
     let mut switched = switched.chunks_exact(words);
     let (mut inputs, mut amplitudes) = (Vec::new(), Vec::new());
-    for cell in cells.iter() {
+    for cell in cells() {
         let switched = (cell.wires().len() > 0).then(|| switched.next().expect("a row a sum of wires"));
         match cell.kind() {
             CellKind::Switch => {
@@ -46,7 +49,7 @@ pub(super) fn evaluate(cpu: &Cpu, key: &Key, arena: &mut Arena, cells: &SlotCell
     let accumulators = cpu.rotate(key, &inputs, &amplitudes)?;
     let mut accumulators = accumulators.chunks_exact(p.accumulator_words());
     let mut wire = vec![0; wire_words];
-    for cell in cells.iter().filter(|cell| cell.bootstraps() == 1) {
+    for cell in cells().filter(|cell| cell.bootstraps() == 1) {
         let accumulator = accumulators.next().expect("an accumulator a bootstrap");
         // the second sample is a quarter turn after the first, at coefficient N / 2
         for (slots, coefficient) in cell.results().zip([0, p.polynomial_size / 2]) {

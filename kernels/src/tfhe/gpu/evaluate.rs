@@ -20,11 +20,13 @@ mod gates;
 pub mod halves;
 mod together;
 
+use std::ops::Range;
+
 use super::key::Key;
 use super::limits::rows_at_once;
 use crate::error::Result;
 use crate::gpu::{Arena, Device, Gpu, Language, Pending, PendingRead};
-use crate::tfhe::{Gate, KeyedGates, SlotCells, SlotGate};
+use crate::tfhe::{Gate, KeyedGates, LevelRows, SlotGate};
 use together::{Step, parts};
 
 /// A batch on a card.
@@ -62,19 +64,60 @@ fn sequences<G: Gpu>(gpu: &G, batches: &[Batch<'_, G>]) -> Vec<Vec<usize>> {
 /// Starts the batches with these indices, which have equal parameters, and starts the reads that they request.
 fn start<G: Gpu>(device: &Device<G>, batches: &[Batch<'_, G>], places: &[usize]) -> Result<Vec<PendingRead<G>>> {
     let sequence: Vec<&Batch<'_, G>> = places.iter().map(|&at| &batches[at]).collect();
-    let all_gates: Vec<&[SlotGate]> = sequence.iter().map(|batch| batch.gates).collect();
     let reading: Vec<usize> = places.iter().copied().filter(|&at| !batches[at].reads.is_empty()).collect();
     // if several arenas are read, the last part copies their words to one place, so that the host waits only once
     let copied: Vec<&Batch<'_, G>> =
         if reading.len() > 1 { reading.iter().map(|&at| &batches[at]).collect() } else { Vec::new() };
+    let levels: Vec<Vec<LevelRows>> = sequence.iter().map(|batch| batch.levels()).collect();
+    let last = levels.iter().map(Vec::len).max().unwrap_or(1) - 1;
+    for level in 0..last {
+        start_level(device, &sequence, &rows_of(&levels, level), &[])?;
+    }
+    let copies = start_level(device, &sequence, &rows_of(&levels, last), &copied)?;
+    // the last gate's result is preferred to the last cell's, because gates are launched after cells
+    let of_gates = sequence.iter().rev().find_map(|batch| Some((&batch.arena, batch.gates.last()?.result)));
+    let of_cells = sequence.iter().rev().find_map(|batch| Some((&batch.arena, *batch.cells.slots().last()?)));
+    match (copies, &reading[..], of_gates.or(of_cells)) {
+        (Some(readback), ..) => {
+            let words = |at: usize| batches[at].reads.len() * batches[at].arena.row_words;
+            Ok(vec![PendingRead { readback, parts: reading.iter().map(|&at| ([at, 0], words(at))).collect() }])
+        }
+        (None, &[at, ..], _) => PendingRead::of_slots(device.gpu(), batches[at].arena, batches[at].reads, at),
+        // levels of a circuit request no words. One word of their last result is read nevertheless, because the
+        // arrival of this word shows that the levels are done
+        (None, [], Some((arena, slot))) => {
+            let (buf, words) = arena.row(slot);
+            let readback = device.gpu().read(buf, std::slice::from_ref(&(words.start..words.start + 1)))?;
+            Ok(vec![PendingRead { readback, parts: Vec::new() }])
+        }
+        (None, [], None) => Ok(Vec::new()),
+    }
+}
+
+/// The rows of each batch in this level. A batch with fewer levels has no rows in it.
+fn rows_of(levels: &[Vec<LevelRows>], level: usize) -> Vec<LevelRows> {
+    let none = LevelRows { gates: 0..0, cells: 0..0 };
+    levels.iter().map(|of_batch| of_batch.get(level).unwrap_or(&none).clone()).collect()
+}
+
+/// Starts one level of some batches. Then copies the slots that the batches in `copied` request to one range, and starts
+/// to read this range.
+fn start_level<G: Gpu>(
+    device: &Device<G>,
+    sequence: &[&Batch<'_, G>],
+    rows: &[LevelRows],
+    copied: &[&Batch<'_, G>],
+) -> Result<Option<G::Readback>> {
     let stems = &sequence[0].key.stems;
     let rows_at_once = rows_at_once(device.gpu(), sequence[0].key, sequence.len());
+    let all_gates: Vec<&[SlotGate]> =
+        sequence.iter().zip(rows).map(|(batch, rows)| &batch.gates[rows.gates.clone()]).collect();
     let mut parts = parts(&all_gates, rows_at_once);
-    let all_cells: Vec<&SlotCells> = sequence.iter().map(|batch| batch.cells).collect();
+    let all_cells: Vec<Range<usize>> = rows.iter().map(|rows| rows.cells.clone()).collect();
     // a part has half as many rows of cells as of gates, because a row of cells needs more table words and also
     // memory for a sum of wires
     for part in cells::parts(&all_cells, (rows_at_once / 2).max(1)) {
-        stems.again_without_clusters(|| cells::evaluate_cells(device, &sequence, &part))?;
+        stems.again_without_clusters(|| cells::evaluate_cells(device, sequence, &part))?;
     }
     if parts.is_empty() && !copied.is_empty() {
         parts.push(Vec::new());
@@ -86,27 +129,10 @@ fn start<G: Gpu>(device: &Device<G>, batches: &[Batch<'_, G>], places: &[usize])
         let steps = if has_mux(part) { &[Step::Operands, Step::Refresh][..] } else { &[Step::Operands] };
         for (at, &step) in steps.iter().enumerate() {
             let is_last = i + 1 == parts.len() && at + 1 == steps.len();
-            let copied = if is_last { &copied[..] } else { &[] };
-            let part = || gates::evaluate_gates(device, &sequence, step, part, copied);
+            let copied = if is_last { copied } else { &[] };
+            let part = || gates::evaluate_gates(device, sequence, step, part, copied);
             copies = stems.again_without_clusters(part)?;
         }
     }
-    // the last gate's result is preferred to the last cell's, because gates are launched after cells
-    let of_gates = sequence.iter().rev().find_map(|batch| Some((&batch.arena, batch.gates.last()?.result)));
-    let of_cells = sequence.iter().rev().find_map(|batch| Some((&batch.arena, *batch.cells.slots().last()?)));
-    match (copies, &reading[..], of_gates.or(of_cells)) {
-        (Some(readback), ..) => {
-            let words = |at: usize| batches[at].reads.len() * batches[at].arena.row_words;
-            Ok(vec![PendingRead { readback, parts: reading.iter().map(|&at| ([at, 0], words(at))).collect() }])
-        }
-        (None, &[at, ..], _) => PendingRead::of_slots(device.gpu(), batches[at].arena, batches[at].reads, at),
-        // a level of a circuit requests no words. One word of its last result is read nevertheless, because the
-        // arrival of this word shows that the level is done
-        (None, [], Some((arena, slot))) => {
-            let (buf, words) = arena.row(slot);
-            let readback = device.gpu().read(buf, std::slice::from_ref(&(words.start..words.start + 1)))?;
-            Ok(vec![PendingRead { readback, parts: Vec::new() }])
-        }
-        (None, [], None) => Ok(Vec::new()),
-    }
+    Ok(copies)
 }

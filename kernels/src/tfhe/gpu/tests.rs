@@ -57,8 +57,14 @@ fn asked(device: &Device<Told>, keys: &[Params], gates: &[SlotGate], reads: &[u3
     let keys: Vec<Key<Told>> = keys.iter().map(|params| loaded_for(device, &kernels, *params)).collect();
     let mut arenas: Vec<Arena<Told>> =
         keys.iter().map(|key| device.arena(key.params.lwe_dimension + 1, 8).expect("room")).collect();
-    let batches =
-        keys.iter().zip(&mut arenas).map(|(key, arena)| KeyedGates { key, arena, gates, cells: &NO_CELLS, reads });
+    let batches = keys.iter().zip(&mut arenas).map(|(key, arena)| KeyedGates {
+        key,
+        arena,
+        gates,
+        cells: &NO_CELLS,
+        ends: &[],
+        reads,
+    });
     device.gpu().asked();
     let pending = kernels.evaluate_together(device, &batches.collect::<Vec<_>>()).expect("launches");
     let words = device.finish(pending).expect("nothing fails");
@@ -146,7 +152,7 @@ fn what_is_read_of_several_chunks_after_a_gate_is_a_read_each() {
     let key = loaded(&device);
     device.gpu().asked();
     let (gates, reads) = ([gate(Gate::Not, 3)], [5, 1, 0, 2, 3, 4, 4, 1]);
-    let batch = KeyedGates { key: &key, arena: &mut arena, gates: &gates, cells: &NO_CELLS, reads: &reads };
+    let batch = KeyedGates { key: &key, arena: &mut arena, gates: &gates, cells: &NO_CELLS, ends: &[], reads: &reads };
     let pending = Kernels::default().evaluate_together(&device, &[batch]).expect("a launch");
     // the three chunks are buffers 0, 1 and 2, so their words start at 0, 1000 and 2000
     let first_words = [2020, 10, 0, 1000, 2000, 2010, 2010, 10];

@@ -1,6 +1,7 @@
 //! An observer that keeps simple books of events and commands, and the rules that the scheduler must obey.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::time::Duration;
 
 use engine::batch::{Batch, BatchPart, DeviceId};
@@ -9,7 +10,7 @@ use engine::{AccountId, Error, OperationId, ParamsId, PartId, Prepared, SessionI
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RowState {
-    /// The row's level is not queued, because the previous level is not done.
+    /// The row's level is not queued, because some rows of the previous level have not started.
     Later,
     /// The row has been in the queue since this time.
     Queued(Duration),
@@ -271,7 +272,7 @@ impl Books {
         batch.parts.iter().flat_map(units).map(|units| units.max(1) as usize).sum()
     }
 
-    pub fn started(&mut self, batch: &Batch) {
+    pub fn started(&mut self, now: Duration, batch: &Batch) {
         assert!(self.serves(batch.session, batch.device), "{:?} gets work, but is not in service", batch.device);
         let mut size = 0;
         let tables = self.sessions[&batch.session].tables;
@@ -283,9 +284,18 @@ impl Books {
                 "a batch holds the parts that its rows need"
             );
             assert!(!part.rows.is_empty());
-            for row in &mut operation.rows[part.rows.clone()] {
-                assert!(matches!(row, RowState::Queued(_)), "a {row:?} row starts");
-                *row = RowState::Running;
+            for (at, rows) in operation.levels_of(part.rows.clone()).into_iter().enumerate() {
+                let is_whole = at == 0 || operation.is_level(&rows);
+                assert!(is_whole, "levels after the first one of a window are whole");
+                for row in &mut operation.rows[rows] {
+                    // the later levels of a window were not queued
+                    let starts = matches!((at, &row), (0, RowState::Queued(_)) | (1.., RowState::Later));
+                    assert!(starts, "a {row:?} row starts in level {at} of a window");
+                    *row = RowState::Running;
+                }
+            }
+            if operation.circuit.is_some() {
+                operation.queue_next_level(now);
             }
             let units = &operation.units[part.rows.clone()];
             size += units.iter().map(|&units| units.max(1) as usize).sum::<usize>();
@@ -620,7 +630,7 @@ impl ObservedOperation {
         operation
     }
 
-    /// Queues the next level of a circuit if all queued levels are done.
+    /// Queues the next level of a circuit if all rows of the levels before have started.
     fn queue_next_level(&mut self, now: Duration) {
         let Some((levels, _)) = &self.circuit else { return };
         let mut first = 0;
@@ -628,11 +638,26 @@ impl ObservedOperation {
             let level = &mut self.rows[first..end];
             if level.iter().all(|&row| row == RowState::Later) {
                 return level.fill(RowState::Queued(now));
-            } else if level.iter().any(|&row| row != RowState::Done) {
+            } else if level.iter().any(|row| !matches!(row, RowState::Running | RowState::Done)) {
                 return;
             }
             first = end;
         }
+    }
+
+    /// Splits consecutive rows by levels. The rows of a list are one level.
+    pub fn levels_of(&self, rows: Range<usize>) -> Vec<Range<usize>> {
+        let Some((levels, _)) = &self.circuit else { return vec![rows] };
+        let firsts = std::iter::once(0).chain(levels.ends.iter().copied());
+        let within = |(first, &end): (usize, &usize)| rows.start.max(first)..rows.end.min(end);
+        firsts.zip(&levels.ends).map(within).filter(|rows| !rows.is_empty()).collect()
+    }
+
+    /// Whether these rows are all rows of a level.
+    fn is_level(&self, rows: &Range<usize>) -> bool {
+        let (levels, _) = self.circuit.as_ref().expect("lists have no levels");
+        let at = levels.ends.iter().position(|end| *end == rows.end);
+        at.is_some_and(|at| rows.start == if at == 0 { 0 } else { levels.ends[at - 1] })
     }
 
     /// Stops a circuit that must restart: its waiting rows no longer count as queued.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use engine::batch::{Batch, DeviceId};
+use engine::batch::{Batch, BatchPart, DeviceId};
 use engine::scheduler::{Command, DeviceLimits, Event, Form, Levels, Scheduler, SchedulerLimits, Work};
 use engine::{AccountId, Error, OPERATION_ROWS_MAX, OperationId, ParamsId, PartId, Prepared, SessionId};
 
@@ -68,6 +68,7 @@ impl Tally {
             "slice",
             "side by side",
             "two batches in flight",
+            "window of levels",
             "run beside a load",
             "closed while running",
             "closed while loading",
@@ -110,6 +111,7 @@ impl World {
             queue_rows_max: session_rows_max + dice.pick(&[0, 500, 4096]),
             session_rows_max,
             wait: Duration::from_micros(dice.pick(&[0, 200, 5000])),
+            window: Duration::from_micros(dice.pick(&[0, 2000, 50_000])),
             arena_idle: Duration::from_micros(dice.pick(&[0, 1000, 100_000])),
             key_bytes_max: dice.pick(&[300, 1000]),
             circuit_rows_max: dice.pick(&[150, 2000]),
@@ -248,13 +250,17 @@ impl World {
     }
 
     fn started(&mut self, batch: &Batch) {
-        self.books.started(batch);
+        self.books.started(self.now, batch);
         if self.devices[batch.device.0].loads().is_some() {
             self.books.ran_beside_load(batch);
         } else if self.books.served(self.now, batch) {
             self.tally.see("waited while others ran");
         }
         self.tally.see(if batch.parts.len() > 1 { "shared batch" } else { "slice" });
+        let levels = |part: &BatchPart| self.books.operations[&part.operation].levels_of(part.rows.clone()).len();
+        if batch.parts.iter().any(|part| levels(part) > 1) {
+            self.tally.see("window of levels");
+        }
         let is_circuit = |id| self.books.operations[id].is_circuit();
         let circuits = batch.parts.iter().filter(|part| is_circuit(&part.operation)).count();
         if circuits > 0 && circuits < batch.parts.len() {

@@ -8,18 +8,18 @@ use super::together::{KeyDistances, SharesPlace, Tables, Views, counts};
 use crate::error::Result;
 use crate::gpu::distance::{Distance, distance};
 use crate::gpu::{Device, Gpu, Table};
-use crate::tfhe::cells::{Amplitude, CellKind, CellView, SlotCells};
+use crate::tfhe::cells::{Amplitude, CellKind, CellView};
 use crate::tfhe::gpu::cells::{INPUT_SUM_WORDS, WIRE_SUM_WORDS};
 use crate::tfhe::lwe::EIGHTH;
 
-/// Splits the cells of all batches into consecutive parts of at most `rows` each. A part lists indices of batches, each
-/// with a range of the batch's cells.
-pub fn parts(batches: &[&SlotCells], rows: usize) -> Vec<Vec<(usize, Range<usize>)>> {
+/// Splits these cells of all batches into consecutive parts of at most `rows` each. A part lists indices of batches,
+/// each with a range of the batch's cells.
+pub fn parts(batches: &[Range<usize>], rows: usize) -> Vec<Vec<(usize, Range<usize>)>> {
     let (mut parts, mut part, mut room) = (Vec::new(), Vec::new(), rows);
     for (batch, cells) in batches.iter().enumerate() {
-        let mut first = 0;
-        while first < cells.len() {
-            let end = cells.len().min(first + room);
+        let mut first = cells.start;
+        while first < cells.end {
+            let end = cells.end.min(first + room);
             part.push((batch, first..end));
             room -= end - first;
             first = end;
@@ -195,15 +195,9 @@ mod tests {
 
     #[test]
     fn parts_hold_every_cell_once_and_no_more_than_go_together() {
-        let cells = |count: usize| {
-            let mut cells = SlotCells::new(1);
-            (0..count).for_each(|_| cells.push(CellKind::Switch, 0, [(1, &[0][..])], [], &[1]));
-            cells
-        };
-        let (three, none, two) = (cells(3), cells(0), cells(2));
-        let batches = [&three, &none, &two];
-        assert_eq!(parts(&batches, 2), [vec![(0, 0..2)], vec![(0, 2..3), (2, 0..1)], vec![(2, 1..2)]]);
-        assert_eq!(parts(&batches, 5), [vec![(0, 0..3), (2, 0..2)]]);
-        assert!(parts(&[&none], 2).is_empty());
+        let batches = [4..7, 0..0, 0..2];
+        assert_eq!(parts(&batches, 2), [vec![(0, 4..6)], vec![(0, 6..7), (2, 0..1)], vec![(2, 1..2)]]);
+        assert_eq!(parts(&batches, 5), [vec![(0, 4..7), (2, 0..2)]]);
+        assert!(parts(&[3..3], 2).is_empty());
     }
 }
