@@ -138,8 +138,8 @@ impl LevelPace {
 mod tests {
     use super::*;
 
-    const GATES: Kind = Kind { unit_cost: 32, has_tables: false };
-    const NUMBERS: Kind = Kind { unit_cost: 2, has_tables: true };
+    const DEAR: Kind = Kind { unit_cost: 32, has_tables: false };
+    const CHEAP: Kind = Kind { unit_cost: 2, has_tables: true };
     const WINDOW: Duration = Duration::from_millis(2);
 
     fn call(kind: Kind, levels: &[u64]) -> CallLevels {
@@ -164,61 +164,61 @@ mod tests {
     #[test]
     fn a_call_has_the_levels_that_fit_in_the_window() {
         // 32 levels took 6.4 ms, so a level takes 200 us and ten levels fill 2 ms
-        let paces = after(&[(GATES, 32, 64, 6400)]);
-        assert_eq!(fit(&paces, &call(GATES, &[64]), GATES, 64), 9);
+        let paces = after(&[(DEAR, 32, 64, 6400)]);
+        assert_eq!(fit(&paces, &call(DEAR, &[64]), DEAR, 64), 9);
         // a slow level, and one that alone exceeds the window
-        assert_eq!(fit(&after(&[(GATES, 32, 64, 32_000)]), &call(GATES, &[64]), GATES, 64), 1);
-        assert_eq!(fit(&after(&[(GATES, 32, 64, 96_000)]), &call(GATES, &[64]), GATES, 64), 0);
+        assert_eq!(fit(&after(&[(DEAR, 32, 64, 32_000)]), &call(DEAR, &[64]), DEAR, 64), 1);
+        assert_eq!(fit(&after(&[(DEAR, 32, 64, 96_000)]), &call(DEAR, &[64]), DEAR, 64), 0);
     }
 
     #[test]
     fn unmeasured_work_goes_level_by_level_and_calls_double() {
-        assert_eq!(fit(&LevelPaces::default(), &call(GATES, &[64]), GATES, 64), 0);
-        assert_eq!(fit(&after(&[(GATES, 32, 64, 6400)]), &call(NUMBERS, &[64]), NUMBERS, 64), 0, "another kind");
-        let mut mixed = call(GATES, &[64]);
-        mixed.add(NUMBERS, 0, 5);
-        assert_eq!(fit(&after(&[(GATES, 32, 64, 6400)]), &mixed, GATES, 64), 0, "a call with unmeasured work");
-        let calls = [1, 2, 4, 8].map(|levels| fit(&after(&[(GATES, levels, 64, 1)]), &call(GATES, &[64]), GATES, 64));
+        assert_eq!(fit(&LevelPaces::default(), &call(DEAR, &[64]), DEAR, 64), 0);
+        assert_eq!(fit(&after(&[(DEAR, 32, 64, 6400)]), &call(CHEAP, &[64]), CHEAP, 64), 0, "another kind");
+        let mut mixed = call(DEAR, &[64]);
+        mixed.add(CHEAP, 0, 5);
+        assert_eq!(fit(&after(&[(DEAR, 32, 64, 6400)]), &mixed, DEAR, 64), 0, "a call with unmeasured work");
+        let calls = [1, 2, 4, 8].map(|levels| fit(&after(&[(DEAR, levels, 64, 1)]), &call(DEAR, &[64]), DEAR, 64));
         assert_eq!(calls, [1, 3, 7, 15]);
     }
 
     #[test]
     fn the_expected_duration_of_another_size_is_an_upper_bound() {
         // a level of 1024 rows takes 10 ms; a smaller one is not expected to be faster before it was measured
-        let paces = after(&[(GATES, 64, 1024 * 32, 640_000)]);
-        assert_eq!(fit(&paces, &call(GATES, &[32]), GATES, 32), 0);
+        let paces = after(&[(DEAR, 64, 1024 * 32, 640_000)]);
+        assert_eq!(fit(&paces, &call(DEAR, &[32]), DEAR, 32), 0);
         // a level of one row takes 100 us; a level of eight rows is expected to take at most eight times as long, and
         // by the buckets of powers of two at most sixteen times
-        let paces = after(&[(GATES, 64, 32, 6400)]);
-        assert_eq!(fit(&paces, &call(GATES, &[256]), GATES, 256), 1);
+        let paces = after(&[(DEAR, 64, 32, 6400)]);
+        assert_eq!(fit(&paces, &call(DEAR, &[256]), DEAR, 256), 1);
     }
 
     #[test]
     fn levels_that_a_call_has_already_take_further_rows() {
         // levels of 64 and of 128 take 200 us each on a device that is not full
-        let paces = after(&[(GATES, 32, 64, 6400), (GATES, 32, 128, 6400)]);
-        let busy = call(GATES, &[128, 64, 64, 64, 64, 64, 64, 64]);
+        let paces = after(&[(DEAR, 32, 64, 6400), (DEAR, 32, 128, 6400)]);
+        let busy = call(DEAR, &[128, 64, 64, 64, 64, 64, 64, 64]);
         // seven levels join those of the call at no cost, and two more fill the window
-        assert_eq!(fit(&paces, &busy, GATES, 64), 9);
+        assert_eq!(fit(&paces, &busy, DEAR, 64), 9);
     }
 
     #[test]
     fn the_pace_follows_the_newest_calls_and_one_report_that_came_late_does_not_decide() {
-        let mut paces = after(&[(GATES, 32, 64, 6400)]);
+        let mut paces = after(&[(DEAR, 32, 64, 6400)]);
         // two calls are reported together: the first seems to take twice as long, the second no time
         for us in [12_800, 0] {
-            paces.observe(&call(GATES, &[64; 32]), Duration::from_micros(us));
+            paces.observe(&call(DEAR, &[64; 32]), Duration::from_micros(us));
         }
-        assert!((8..=10).contains(&fit(&paces, &call(GATES, &[64]), GATES, 64)));
-        (0..50).for_each(|_| paces.observe(&call(GATES, &[64; 32]), Duration::from_millis(64)));
-        assert_eq!(fit(&paces, &call(GATES, &[64]), GATES, 64), 0);
+        assert!((8..=10).contains(&fit(&paces, &call(DEAR, &[64]), DEAR, 64)));
+        (0..50).for_each(|_| paces.observe(&call(DEAR, &[64; 32]), Duration::from_millis(64)));
+        assert_eq!(fit(&paces, &call(DEAR, &[64]), DEAR, 64), 0);
     }
 
     #[test]
     fn a_call_of_two_kinds_tells_nothing_about_either_and_the_table_of_kinds_is_bounded() {
         let mut paces = LevelPaces::default();
-        let mut mixed = call(GATES, &[64]);
-        mixed.add(NUMBERS, 0, 5);
+        let mut mixed = call(DEAR, &[64]);
+        mixed.add(CHEAP, 0, 5);
         paces.observe(&mixed, Duration::from_millis(1));
         assert!(paces.0.is_empty());
         for unit_cost in 0..1000 {
