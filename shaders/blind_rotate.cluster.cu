@@ -12,7 +12,7 @@
 //   near: word i of thread t is value 8 t + i. The last three stages; for N 1024 one more comes before, between lanes.
 // The roots of mid and near stay in registers. The key has the order of blind_rotate.warp.cu.
 //
-// Ranges as in blind_rotate.warp.cu. From the prelude also: CLUSTERS (0 or 1). Needs `modular`, `distance`,
+// Ranges as in blind_rotate.warp.cu. From the prelude also: CLUSTERS (0 or 1). Needs `modular`, `place`,
 // `blind_rotate.async` and `blind_rotate.registers`.
 
 constexpr unsigned COMPONENTS = K + 1;
@@ -153,8 +153,8 @@ __device__ __forceinline__ void inverse(unsigned (&v)[8], unsigned* row, const R
 }
 
 // Runs all `steps` = n steps, with ROWS blocks a row. `exponents` is [rows][n + 1] in
-// [0, 2 N); `accumulators` is [rows][K + 1][N], written, in [0, Q). `table` is [rows][4] from word `table_first` on:
-// row, 1, and the distance from `key` to the row's key. Without CLUSTERS, `shown` is [rows][2][ROWS][N] words of any
+// [0, 2 N); `accumulators` is [rows][K + 1][N], written, in [0, Q). `table` is [rows][3] from word `table_first` on:
+// row, 1, and the place of the row's key in `key`. Without CLUSTERS, `shown` is [rows][2][ROWS][N] words of any
 // content and `arrived` is [rows] zeros, and all blocks of the launch must fit on the card at once. With CLUSTERS,
 // neither is used.
 extern "C" __global__ void __launch_bounds__(T)
@@ -169,7 +169,7 @@ extern "C" __global__ void __launch_bounds__(T)
     const unsigned component = rank % COMPONENTS, level = rank / COMPONENTS;
     Quad* shown_of_row = reinterpret_cast<Quad*>(shown) + (unsigned long long)gate * 2 * ROWS * (N / 4);
     exponents += (unsigned long long)gate * (steps + 1);
-    key += distance(table + table_first + 4 * gate + 2);
+    key += word_of(table[table_first + 3 * gate + 2]);
     const Roots forward_roots = roots_of_thread<false>(roots, t), inverse_roots = roots_of_thread<true>(roots, t);
 
     // acc <- X^-b (0, .., 0, q/8 (1 + X + .. + X^(N-1))), or q/4

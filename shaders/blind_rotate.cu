@@ -1,5 +1,5 @@
 // Blind rotation: `n` external products that multiply a constant polynomial by X to the power of an encrypted phase;
-// kernels/src/tfhe/cpu/blind_rotate.rs in CUDA. Needs `torus`, `distance` and `ntt`.
+// kernels/src/tfhe/cpu/blind_rotate.rs in CUDA. Needs `torus`, `place` and `ntt`.
 //
 // A group has one row. Its accumulator [K + 1][N], in [0, q), is in global memory; the polynomial under transformation
 // is in shared memory; sums are in registers. Outside transforms, word `threadIdx.x + w THREADS` of a polynomial
@@ -23,12 +23,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) blind_rotate_start(
 }
 
 // Steps `first` to `first + count` of the rotation, a group a row. `key` is [n][LEVELS][K + 1][K + 1][N] after
-// `ntt_key`. `table` is [rows][4] from word `table_first` on: row, 1, and the distance from `key` to the row's key.
+// `ntt_key`. `table` is [rows][3] from word `table_first` on: row, 1, and the place of the row's key in `key`.
 extern "C" __global__ void __launch_bounds__(THREADS) blind_rotate(
     const unsigned* key, const uint2* roots, const unsigned* exponents, unsigned* acc, const unsigned* table,
     unsigned first, unsigned count, unsigned table_first) {
     __shared__ unsigned row[N];
-    key += distance(table + table_first + 4 * blockIdx.x + 2);
+    key += word_of(table[table_first + 3 * blockIdx.x + 2]);
     unsigned* own = acc + blockIdx.x * (K + 1) * N;
     for (unsigned step = first; step < first + count; step++) {
         unsigned a = exponents[blockIdx.x * (LWE_DIMENSION + 1) + step];

@@ -12,7 +12,7 @@
 //
 // Ranges: Q < 2^30. Digits and sums enter a transform in [0, 2Q); a butterfly's words stay in [0, 4Q).
 // From the prelude also: GATES, TILES (steps whose key is in shared memory: 1 or 2), GROUPS (of a multiprocessor).
-// Needs `modular`, `distance`, `blind_rotate.async` and `blind_rotate.registers`.
+// Needs `modular`, `place`, `blind_rotate.async` and `blind_rotate.registers`.
 
 constexpr unsigned W = N / 32;
 constexpr unsigned COMPONENTS = K + 1;
@@ -177,8 +177,8 @@ __device__ __forceinline__ void copy_tile(unsigned* to, const unsigned* from) {
 }
 
 // Runs all `steps` = n steps. `exponents` is [rows][n + 1] in [0, 2N); `accumulators` is [rows][K + 1][N], written, in
-// [0, Q). `table` is [groups][4] from word `table_first` on: a group's first row, its number of rows (at most GATES,
-// all of one key), and the distance from `key` to their key. n is not a constant, so that presets of one ring share a
+// [0, Q). `table` is [groups][3] from word `table_first` on: a group's first row, its number of rows (at most GATES,
+// all of one key), and the place of their key in `key`. n is not a constant, so that presets of one ring share a
 // compilation. A multiprocessor runs GROUPS groups at once. The launch bounds say so, because the compiler would
 // otherwise leave registers to more groups, and spill; groups of more than 256 threads spill if they say so, with K 1.
 extern "C" __global__ void __launch_bounds__(32 * WARPS, K == 2 || 32 * WARPS <= 256 ? GROUPS : 0)
@@ -189,10 +189,10 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, K == 2 || 32 * WARPS <=
     uint2* near_roots = reinterpret_cast<uint2*>(shared + AT_ROOTS);
     const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const unsigned gate = warp / COMPONENTS, component = warp % COMPONENTS;
-    const unsigned* share = table + table_first + 4 * blockIdx.x;
+    const unsigned* share = table + table_first + 3 * blockIdx.x;
     // a block with fewer rows than GATES repeats its last row
     const unsigned row = share[0] + min(gate, share[1] - 1);
-    key += distance(share + 2);
+    key += word_of(share[2]);
     unsigned* accumulator = shared + AT_ACCUMULATORS + gate * ACCUMULATOR + component * N;
     unsigned* own = shared + AT_OWN + warp * OWN;
     exponents += (unsigned long long)row * (steps + 1);

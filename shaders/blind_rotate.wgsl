@@ -1,5 +1,5 @@
 // Blind rotation: `n` external products that multiply a constant polynomial by X to the power of an encrypted phase;
-// kernels/src/tfhe/cpu/blind_rotate.rs in WGSL. Needs `torus` and `ntt`.
+// kernels/src/tfhe/cpu/blind_rotate.rs in WGSL. Needs `torus`, `place` and `ntt`.
 //
 // A group has one row. The polynomial under transformation is in shared memory; sums are in registers. Outside
 // transforms, word `thread + w THREADS` of a polynomial belongs to one thread. The accumulator [K + 1][N], in [0, q),
@@ -40,12 +40,14 @@ fn blind_rotate_start(
 struct RotateArgs {
     first: u32,
     count: u32,
+    table_first: u32,
 }
 
 @group(0) @binding(0) var<storage, read> key: array<u32>;
 @group(0) @binding(2) var<storage, read> exponents: array<u32>;
 @group(0) @binding(3) var<storage, read_write> acc: array<u32>;
-@group(0) @binding(4) var<uniform> args: RotateArgs;
+@group(0) @binding(4) var<storage, read> table: array<u32>;
+@group(0) @binding(5) var<uniform> args: RotateArgs;
 
 var<workgroup> shared_acc: array<u32, ACC_WORDS>;
 
@@ -66,10 +68,11 @@ fn set_acc_word(own: u32, at: u32, word: u32) {
 }
 
 // Steps `first` to `first + count` of the rotation, a group a row. `key` is [n][LEVELS][K + 1][K + 1][N] after
-// `ntt_key`.
+// `ntt_key`. `table` is [rows][3] from word `table_first` on: row, 1, and the place of the row's key in `key`.
 @compute @workgroup_size(THREADS)
 fn blind_rotate(@builtin(local_invocation_index) thread: u32, @builtin(workgroup_id) group: vec3<u32>) {
     let own = group.x * (K + 1u) * N;
+    let own_key = word_of(table[args.table_first + 3u * group.x + 2u]);
     if (ACC_SHARED == 1u) {
         for (var i = thread; i < (K + 1u) * N; i += THREADS) {
             shared_acc[i] = acc[own + i];
@@ -78,7 +81,7 @@ fn blind_rotate(@builtin(local_invocation_index) thread: u32, @builtin(workgroup
     }
     for (var step = args.first; step < args.first + args.count; step++) {
         let a = exponents[group.x * (LWE_DIMENSION + 1u) + step];
-        let key_step = step * (LEVELS * (K + 1u) * (K + 1u) * N);
+        let key_step = own_key + step * (LEVELS * (K + 1u) * (K + 1u) * N);
         var sums = array<array<u32, WORDS>, (K + 1u)>();
         for (var c = 0u; c <= K; c++) {
             var raised: array<u32, WORDS>;

@@ -1,13 +1,12 @@
-// The sums of cells, over the slots of an arena: kernels/src/tfhe/cpu/cells.rs in CUDA. Needs `distance`.
+// The sums of cells, over the slots of an arena: kernels/src/tfhe/cpu/cells.rs in CUDA. Needs `place`.
 
 // Number of slots of a wire.
 constexpr unsigned PARTS = (EXTRACTED_DIMENSION + LWE_DIMENSION + 1) / (LWE_DIMENSION + 1);
 constexpr unsigned QUARTER = 1u << 31;
 
-// `arena` is the first of the chunks that hold slots of n + 1 words. `table` is [rows][3] from word `first` on: the
-// constant of the body, the index of the table word where the row's terms begin, and the number of terms. A term is
-// [1 + 2 PARTS]: a factor, and for each slot of the wire its distance from `arena`. `out` is [rows][kN + 1]. A group
-// takes row after row.
+// `arena` holds slots of n + 1 words at places. `table` is [rows][3] from word `first` on: the constant of the body, the
+// index of the table word where the row's terms begin, and the number of terms. A term is [1 + PARTS]: a factor, and
+// the place of each slot of the wire. `out` is [rows][kN + 1]. A group takes row after row.
 extern "C" __global__ void __launch_bounds__(THREADS) wire_sum(
     const unsigned* arena, const unsigned* table, unsigned* out, unsigned rows, unsigned first) {
     for (unsigned row = blockIdx.x; row < rows; row += gridDim.x) {
@@ -17,9 +16,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) wire_sum(
         for (unsigned at = threadIdx.x; at <= EXTRACTED_DIMENSION; at += THREADS) {
             unsigned part = at / (LWE_DIMENSION + 1), sum = 0;
             for (unsigned t = 0; t < count; t++) {
-                const unsigned* term = terms + t * (1 + 2 * PARTS);
+                const unsigned* term = terms + t * (1 + PARTS);
                 // (1) sum of factor wire, word by word
-                sum += term[0] * (arena + distance(term + 1 + 2 * part))[at % (LWE_DIMENSION + 1)];
+                sum += term[0] * (arena + word_of(term[1 + part]))[at % (LWE_DIMENSION + 1)];
             }
             // (2) plus a result's constant in the body
             out[row * (EXTRACTED_DIMENSION + 1) + at] = at == EXTRACTED_DIMENSION ? sum + constant : sum;
@@ -28,8 +27,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) wire_sum(
 }
 
 // `table` is [rows][4] from word `first` on: the constant of the body, the index of the table word where the row's
-// terms begin, the number of terms, and 1 if the row of `out` already holds a sum, else 0. A term is [3]: a factor, and
-// the input's distance from `arena`. `out` is [rows][n + 1]. A group takes row after row.
+// terms begin, the number of terms, and 1 if the row of `out` already holds a sum, else 0. A term is [2]: a factor, and
+// the input's place in `arena`. `out` is [rows][n + 1]. A group takes row after row.
 extern "C" __global__ void __launch_bounds__(THREADS) input_sum(
     const unsigned* arena, const unsigned* table, unsigned* out, unsigned rows, unsigned first) {
     for (unsigned row = blockIdx.x; row < rows; row += gridDim.x) {
@@ -40,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) input_sum(
             unsigned sum = there ? out[row * (LWE_DIMENSION + 1) + i] : 0;
             for (unsigned t = 0; t < count; t++) {
                 // (3) plus the sum of factor input, word by word
-                sum += terms[3 * t] * (arena + distance(terms + 3 * t + 1))[i];
+                sum += terms[2 * t] * (arena + word_of(terms[2 * t + 1]))[i];
             }
             // (4) plus the constant in the body
             out[row * (LWE_DIMENSION + 1) + i] = i == LWE_DIMENSION ? sum + constant : sum;

@@ -1,4 +1,4 @@
-// The sums of cells, over the slots of an arena: kernels/src/tfhe/cpu/cells.rs in WGSL.
+// The sums of cells, over the slots of an arena: kernels/src/tfhe/cpu/cells.rs in WGSL. Needs `place`.
 
 // Number of slots of a wire.
 const PARTS: u32 = (EXTRACTED_DIMENSION + LWE_DIMENSION + 1u) / (LWE_DIMENSION + 1u);
@@ -14,10 +14,9 @@ struct CellsArgs {
 @group(0) @binding(2) var<storage, read_write> out: array<u32>;
 @group(0) @binding(3) var<uniform> args: CellsArgs;
 
-// `arena` is [slots][n + 1]. `table` is [rows][3] from word `first` on: the constant of the body, the index of the
-// table word where the row's terms begin, and the number of terms. A term is [1 + 2 PARTS]: a factor, and for each slot
-// of the wire its distance from the start of `arena`, each with a second word for CUDA. `out` is [rows][kN + 1]. A
-// group takes row after row.
+// `arena` holds slots of n + 1 words at places. `table` is [rows][3] from word `first` on: the constant of the body, the
+// index of the table word where the row's terms begin, and the number of terms. A term is [1 + PARTS]: a factor, and
+// the place of each slot of the wire. `out` is [rows][kN + 1]. A group takes row after row.
 @compute @workgroup_size(THREADS)
 fn wire_sum(
     @builtin(local_invocation_index) thread: u32,
@@ -33,9 +32,9 @@ fn wire_sum(
             let part = at / (LWE_DIMENSION + 1u);
             var sum = 0u;
             for (var t = 0u; t < count; t++) {
-                let term = terms + t * (1u + 2u * PARTS);
+                let term = terms + t * (1u + PARTS);
                 // (1) sum of factor wire, word by word
-                sum += table[term] * arena[table[term + 1u + 2u * part] + at % (LWE_DIMENSION + 1u)];
+                sum += table[term] * arena[word_of(table[term + 1u + part]) + at % (LWE_DIMENSION + 1u)];
             }
             // (2) plus a result's constant in the body
             out[row * (EXTRACTED_DIMENSION + 1u) + at] = select(sum, sum + constant, at == EXTRACTED_DIMENSION);
@@ -44,9 +43,8 @@ fn wire_sum(
 }
 
 // `table` is [rows][4] from word `first` on: the constant of the body, the index of the table word where the row's
-// terms begin, the number of terms, and 1 if the row of `out` already holds a sum, else 0. A term is [3]: a factor, and
-// the input's distance from the start of `arena`, with a second word for CUDA. `out` is [rows][n + 1]. A group takes
-// row after row.
+// terms begin, the number of terms, and 1 if the row of `out` already holds a sum, else 0. A term is [2]: a factor, and
+// the input's place in `arena`. `out` is [rows][n + 1]. A group takes row after row.
 @compute @workgroup_size(THREADS)
 fn input_sum(
     @builtin(local_invocation_index) thread: u32,
@@ -66,7 +64,7 @@ fn input_sum(
             }
             for (var t = 0u; t < count; t++) {
                 // (3) plus the sum of factor input, word by word
-                sum += table[terms + 3u * t] * arena[table[terms + 3u * t + 1u] + i];
+                sum += table[terms + 2u * t] * arena[word_of(table[terms + 2u * t + 1u]) + i];
             }
             // (4) plus the constant in the body
             out[row * (LWE_DIMENSION + 1u) + i] = select(sum, sum + constant, i == LWE_DIMENSION);

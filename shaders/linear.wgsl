@@ -1,4 +1,5 @@
 // The sum of a gate before its bootstrap, and NOT, which has no bootstrap: kernels/src/tfhe/cpu/linear.rs in WGSL.
+// Needs `place`.
 
 struct LinearArgs {
     rows: u32,
@@ -10,9 +11,8 @@ struct LinearArgs {
 @group(0) @binding(2) var<storage, read_write> out: array<u32>;
 @group(0) @binding(3) var<uniform> args: LinearArgs;
 
-// `arena` is [slots][n + 1]. `table` is [rows][7] from word `first` on: the constant, factor f, the distance from the
-// start of `arena` to x, factor g, the distance to y; each distance has a second word for CUDA. `out` is
-// [rows][n + 1]. A group takes row after row.
+// `arena` holds rows of n + 1 words at places. `table` is [rows][5] from word `first` on: the constant, factor f, the
+// place of x, factor g, the place of y. `out` is [rows][n + 1]. A group takes row after row.
 @compute @workgroup_size(THREADS)
 fn linear(
     @builtin(local_invocation_index) thread: u32,
@@ -20,12 +20,12 @@ fn linear(
     @builtin(num_workgroups) groups: vec3<u32>,
 ) {
     for (var row = group.x; row < args.rows; row += groups.x) {
-        let entry = args.first + 7u * row;
+        let entry = args.first + 5u * row;
         let constant = table[entry];
         let f = table[entry + 1u];
-        let g = table[entry + 4u];
-        let x = table[entry + 2u];
-        let y = table[entry + 5u];
+        let g = table[entry + 3u];
+        let x = word_of(table[entry + 2u]);
+        let y = word_of(table[entry + 4u]);
         for (var i = thread; i <= LWE_DIMENSION; i += THREADS) {
             // (1) f x + g y, word by word
             let sum = f * arena[x + i] + g * arena[y + i];
@@ -38,8 +38,8 @@ fn linear(
 @group(0) @binding(0) var<storage, read_write> negate_arena: array<u32>;
 @group(0) @binding(2) var<uniform> negate_args: LinearArgs;
 
-// `table` is [rows][4] from word `first` on: the distances from the start of the arena to the operand and to the
-// result, each with a second word for CUDA. A group takes row after row.
+// `table` is [rows][2] from word `first` on: the places of the operand and of the result in the arena. A group takes
+// row after row.
 @compute @workgroup_size(THREADS)
 fn negate(
     @builtin(local_invocation_index) thread: u32,
@@ -47,9 +47,9 @@ fn negate(
     @builtin(num_workgroups) groups: vec3<u32>,
 ) {
     for (var row = group.x; row < negate_args.rows; row += groups.x) {
-        let entry = negate_args.first + 4u * row;
-        let operand = table[entry];
-        let result = table[entry + 2u];
+        let entry = negate_args.first + 2u * row;
+        let operand = word_of(table[entry]);
+        let result = word_of(table[entry + 1u]);
         for (var i = thread; i <= LWE_DIMENSION; i += THREADS) {
             // (3) negation, word by word
             negate_arena[result + i] = 0u - negate_arena[operand + i];

@@ -1,5 +1,5 @@
 // Key switch: from an LWE ciphertext under the ring key to one under the small key;
-// kernels/src/tfhe/cpu/lwe_key_switch.rs in CUDA. Needs `distance`.
+// kernels/src/tfhe/cpu/lwe_key_switch.rs in CUDA. Needs `place`.
 //
 // A group has TILE_GATES gates of one key and TILE_COLUMNS columns of their results. Its warps share the key rows: each
 // takes every SLICES-th row. A thread keeps COLUMNS columns of all the gates in registers, so that a word of the key is
@@ -12,16 +12,15 @@ constexpr unsigned STAGED_DIGITS = CHUNK * KS_LEVELS * TILE_GATES;
 constexpr unsigned STAGED_SUMS = SLICES * TILE_GATES * TILE_COLUMNS;
 
 // `key` is [kN][KS_LEVELS][KEY_COLUMNS] torus words, where KEY_COLUMNS are whole tiles. `samples` is [gates][kN + 1].
-// `arena` is the first of the chunks that hold the results, rows of n + 1 words. `table` has, from word `table_first`
-// on, [gates][2]: the distance from `arena` to the result; and from `shares_first` on, [tiles of gates][4]: the first
-// gate, the number of gates (at most TILE_GATES), and the distance from `key` to their key. A group has a tile of
-// gates and columns.
+// `results` holds the results, rows of n + 1 words. `table` has, from word `table_first` on, [gates]: the result's
+// first word in units of `unit` words; and from `shares_first` on, [tiles of gates][3]: the first gate, the number of
+// gates (at most TILE_GATES), and the place of their key in `key`. A group has a tile of gates and columns.
 extern "C" __global__ void __launch_bounds__(THREADS) lwe_key_switch(
-    const unsigned* key, const unsigned* samples, const unsigned* table, unsigned* arena, unsigned table_first,
-    unsigned shares_first) {
-    const unsigned* share = table + shares_first + 4 * (blockIdx.x / (KEY_COLUMNS / TILE_COLUMNS));
+    const unsigned* key, const unsigned* samples, const unsigned* table, unsigned* results, unsigned table_first,
+    unsigned shares_first, unsigned unit) {
+    const unsigned* share = table + shares_first + 3 * (blockIdx.x / (KEY_COLUMNS / TILE_COLUMNS));
     const unsigned first_gate = share[0], gates = share[1];
-    key += distance(share + 2);
+    key += word_of(share[2]);
     table += table_first;
     // aligned, so that one load reads the digits of all gates of a tile
     __shared__ __align__(16) unsigned staged[STAGED_DIGITS > STAGED_SUMS ? STAGED_DIGITS : STAGED_SUMS];
@@ -72,7 +71,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) lwe_key_switch(
         // (4) the sample's body goes to the body
         unsigned sum = column == LWE_DIMENSION ? samples[gate * (EXTRACTED_DIMENSION + 1) + EXTRACTED_DIMENSION] : 0;
         for (unsigned s = 0; s < SLICES; s++) sum += staged[s * TILE_GATES * TILE_COLUMNS + at];
-        unsigned* result = arena + distance(table + 2 * gate);
+        unsigned* result = results + (unsigned long long)unit * table[gate];
         result[column] = sum;
     }
 }

@@ -1,5 +1,5 @@
 // Key switch: from an LWE ciphertext under the ring key to one under the small key;
-// kernels/src/tfhe/cpu/lwe_key_switch.rs in WGSL.
+// kernels/src/tfhe/cpu/lwe_key_switch.rs in WGSL. Needs `place`.
 //
 // A group has TILE_GATES gates and TILE_COLUMNS columns of their results. Its slices of LANES threads share the key
 // rows: each takes every SLICES-th row. A thread keeps COLUMNS columns of all the gates in registers, so that a word of
@@ -15,26 +15,28 @@ const STAGED: u32 = max(STAGED_DIGITS, STAGED_SUMS);
 struct KeySwitchArgs {
     table_first: u32,
     shares_first: u32,
+    unit: u32,
 }
 
 @group(0) @binding(0) var<storage, read> key: array<u32>;
 @group(0) @binding(1) var<storage, read> samples: array<u32>;
 @group(0) @binding(2) var<storage, read> table: array<u32>;
-@group(0) @binding(3) var<storage, read_write> arena: array<u32>;
+@group(0) @binding(3) var<storage, read_write> results: array<u32>;
 @group(0) @binding(4) var<uniform> args: KeySwitchArgs;
 
 var<workgroup> staged: array<u32, STAGED>;
 
-// `key` is [kN][KS_LEVELS][KEY_COLUMNS] torus words, where KEY_COLUMNS are whole tiles. `samples` is [gates][kN + 1];
-// `arena` is [slots][n + 1]. `table` has, from word `table_first` on, [gates][2]: the distance from the start of
-// `arena` to the result, with a second word for CUDA; and from `shares_first` on, [tiles of gates][4]: the first gate,
-// the number of gates (at most TILE_GATES), and two words for CUDA. A group has a tile of gates and columns.
+// `key` is [kN][KS_LEVELS][KEY_COLUMNS] torus words, where KEY_COLUMNS are whole tiles. `samples` is [gates][kN + 1].
+// `results` holds the results, rows of n + 1 words. `table` has, from word `table_first` on, [gates]: the result's
+// first word in units of `unit` words; and from `shares_first` on, [tiles of gates][3]: the first gate, the number of
+// gates (at most TILE_GATES), and the place of their key in `key`. A group has a tile of gates and columns.
 @compute @workgroup_size(THREADS)
 fn lwe_key_switch(@builtin(local_invocation_index) thread: u32, @builtin(workgroup_id) group: vec3<u32>) {
     let first_column = group.x % (KEY_COLUMNS / TILE_COLUMNS) * TILE_COLUMNS;
-    let share = args.shares_first + 4u * (group.x / (KEY_COLUMNS / TILE_COLUMNS));
+    let share = args.shares_first + 3u * (group.x / (KEY_COLUMNS / TILE_COLUMNS));
     let first_gate = table[share];
     let gates = table[share + 1u];
+    let own_key = word_of(table[share + 2u]);
     let lane = thread % LANES;
     let slice = thread / LANES;
     var sums = array<array<u32, COLUMNS>, TILE_GATES>();
@@ -61,7 +63,7 @@ fn lwe_key_switch(@builtin(local_invocation_index) thread: u32, @builtin(workgro
         }
         workgroupBarrier();
         for (var row = slice; row < coefficients * KS_LEVELS; row += SLICES) {
-            let key_row = (first * KS_LEVELS + row) * KEY_COLUMNS + first_column + lane;
+            let key_row = own_key + (first * KS_LEVELS + row) * KEY_COLUMNS + first_column + lane;
             for (var c = 0u; c < COLUMNS; c++) { // unroll
                 let word = key[key_row + c * LANES];
                 for (var gate = 0u; gate < TILE_GATES; gate++) { // unroll
@@ -92,6 +94,6 @@ fn lwe_key_switch(@builtin(local_invocation_index) thread: u32, @builtin(workgro
         for (var s = 0u; s < SLICES; s++) {
             sum += staged[s * TILE_GATES * TILE_COLUMNS + at];
         }
-        arena[table[args.table_first + 2u * gate] + column] = sum;
+        results[args.unit * table[args.table_first + gate] + column] = sum;
     }
 }

@@ -1,5 +1,5 @@
 // Sample extraction: a coefficient of an RLWE ciphertext as an LWE ciphertext of dimension kN on the torus:
-// kernels/src/tfhe/cpu/sample_extract.rs in CUDA. Needs `torus` and `distance`.
+// kernels/src/tfhe/cpu/sample_extract.rs in CUDA. Needs `torus` and `place`.
 
 constexpr unsigned NO_ROW = 0xffffffff;
 constexpr unsigned EIGHTH = 1u << 29;
@@ -33,17 +33,17 @@ extern "C" __global__ void __launch_bounds__(THREADS) sample_extract(
     }
 }
 
-// `table` is [wires][2 + 2 PARTS] from word `first` on: a row of `acc`, a coefficient, and for each slot of the wire
-// its distance from `arena`, the first of the chunks that hold slots of n + 1 words. A group takes wire after wire.
+// `table` is [wires][2 + PARTS] from word `first` on: a row of `acc`, a coefficient, and the place of each slot of the
+// wire in `arena`. A slot has n + 1 words. A group takes wire after wire.
 extern "C" __global__ void __launch_bounds__(THREADS) extract_wires(
     const unsigned* acc, const unsigned* table, unsigned* arena, unsigned wires, unsigned first) {
     table += first;
     for (unsigned wire = blockIdx.x; wire < wires; wire += gridDim.x) {
-        const unsigned* entry = table + (2 + 2 * PARTS) * wire;
+        const unsigned* entry = table + (2 + PARTS) * wire;
         unsigned row = entry[0], coefficient = entry[1];
         for (unsigned at = threadIdx.x; at <= EXTRACTED_DIMENSION; at += THREADS) {
             unsigned part = at / (LWE_DIMENSION + 1);
-            unsigned* slot = arena + distance(entry + 2 + 2 * part);
+            unsigned* slot = arena + word_of(entry[2 + part]);
             slot[at % (LWE_DIMENSION + 1)] = extracted(acc + row * (K + 1) * N, at, coefficient);
         }
     }

@@ -1,5 +1,5 @@
 // Sample extraction: a coefficient of an RLWE ciphertext as an LWE ciphertext of dimension kN on the torus:
-// kernels/src/tfhe/cpu/sample_extract.rs in WGSL. Needs `torus`.
+// kernels/src/tfhe/cpu/sample_extract.rs in WGSL. Needs `torus` and `place`.
 
 const NO_ROW: u32 = 0xffffffffu;
 const EIGHTH: u32 = 1u << 29u;
@@ -54,9 +54,8 @@ fn sample_extract(
 
 @group(0) @binding(2) var<storage, read_write> extract_wires_arena: array<u32>;
 
-// `table` is [wires][2 + 2 PARTS] from word `first` on: a row of `acc`, a coefficient, and for each slot of the wire
-// its distance from the start of `arena`, each with a second word for CUDA. `arena` is [slots][n + 1]. A group takes
-// wire after wire.
+// `table` is [wires][2 + PARTS] from word `first` on: a row of `acc`, a coefficient, and the place of each slot of the
+// wire in `arena`. A slot has n + 1 words. A group takes wire after wire.
 @compute @workgroup_size(THREADS)
 fn extract_wires(
     @builtin(local_invocation_index) thread: u32,
@@ -64,11 +63,11 @@ fn extract_wires(
     @builtin(num_workgroups) groups: vec3<u32>,
 ) {
     for (var wire = group.x; wire < args.gates; wire += groups.x) {
-        let entry = args.first + (2u + 2u * PARTS) * wire;
+        let entry = args.first + (2u + PARTS) * wire;
         let row = table[entry];
         let coefficient = table[entry + 1u];
         for (var at = thread; at <= EXTRACTED_DIMENSION; at += THREADS) {
-            let slot = table[entry + 2u + 2u * (at / (LWE_DIMENSION + 1u))];
+            let slot = word_of(table[entry + 2u + at / (LWE_DIMENSION + 1u)]);
             extract_wires_arena[slot + at % (LWE_DIMENSION + 1u)] = extracted(row * (K + 1u) * N, at, coefficient);
         }
     }

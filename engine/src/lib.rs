@@ -306,8 +306,8 @@ impl Drop for Handle {
 
 /// The scheduler's limits for a configuration on these devices.
 ///
-/// Half of a device's memory is for keys, an eighth for circuits. On cards with WGSL kernels, a growing arena is
-/// copied ([`Backend::grow`]), so its old and new form exist together, which takes up to another eighth. A quarter
+/// Half of a device's memory is for keys, an eighth for circuits. On cards without reserved addresses, a growing arena
+/// may be copied ([`Backend::grow`]), so its old and new form exist together, which takes up to another eighth. A quarter
 /// remains for the memory that kernels need while they run.
 fn limits(config: &Config, devices: &[Device]) -> SchedulerLimits {
     let limits_of = |device: &Device| DeviceLimits {

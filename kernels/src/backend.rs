@@ -47,10 +47,10 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Grows an arena to `slots` slots. Existing rows keep their words; new rows are zero.
     ///
-    /// On CPUs and on CUDA cards, only memory for the new slots is added, and no words move. Each growth makes later
-    /// work with the arena a little slower, so an arena that grows often should grow by a fraction of its size. A WGSL
-    /// kernel reaches only the bound buffer. So for WGSL, the arena is copied to a larger buffer, and both buffers are
-    /// in the card's memory until the copy is done.
+    /// On CPUs and on cards that reserve addresses, memory for the new slots is added, and no words move. On a CPU, each
+    /// growth makes later work with the arena a little slower, so an arena that grows often should grow by a fraction of
+    /// its size. On other cards, a kernel reaches one buffer, which all sessions share. If that buffer has no room, the
+    /// arena is copied to another buffer, and both copies exist until the copy is done.
     ///
     /// # Errors
     /// [`crate::Error::OutOfMemory`] when the device has too little memory; the arena is then unchanged.

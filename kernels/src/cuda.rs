@@ -8,6 +8,7 @@ mod failed;
 mod graph;
 pub mod nvrtc;
 mod paper;
+mod reserved;
 mod staging;
 mod waiting;
 
@@ -61,6 +62,12 @@ pub struct Buf {
 impl Buffer for Buf {
     fn words(&self) -> usize {
         self.memory.words()
+    }
+
+    fn clear(&self, range: Range<usize>) {
+        self.memory.clear_range(range);
+        // the blocks of finished uploads may hold copies of these words
+        self.staging.forget_uploads();
     }
 }
 
@@ -278,8 +285,16 @@ impl Gpu for Cuda {
         Memory::uncleared(self.staging.compute(), words).map(|memory| self.buf(memory))
     }
 
-    fn address(&self, buf: &Buf) -> Option<u64> {
-        Some(buf.memory.at(0, 0))
+    fn reserve(&self, words: usize) -> Result<Option<Buf>> {
+        Ok(Memory::reserved(self.staging.compute(), words)?.map(|memory| self.buf(memory)))
+    }
+
+    fn back(&self, buf: &Buf, words: usize) -> Result<()> {
+        buf.memory.back(words)
+    }
+
+    fn copy(&self, from: &Buf, from_at: usize, to: &Buf, to_at: usize, words: usize) -> Result<()> {
+        from.memory.copy(from_at, &to.memory, to_at, words)
     }
 
     fn write(&self, buf: &Buf, at: usize, words: &[u32]) -> Result<()> {

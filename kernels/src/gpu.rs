@@ -7,7 +7,6 @@
 
 mod arena;
 mod device;
-pub(crate) mod distance;
 mod launch;
 pub mod mul_add;
 pub mod ntt;
@@ -15,6 +14,7 @@ mod pending;
 pub mod recordings;
 pub(crate) mod scratch;
 pub(crate) mod source;
+pub mod space;
 pub(crate) mod stem;
 #[cfg(test)]
 pub(crate) mod told;
@@ -31,6 +31,8 @@ pub use device::Device;
 pub use launch::{Access, Bind, Buffer, Launch, View};
 pub use pending::Pending;
 pub(crate) use pending::PendingRead;
+use space::Place;
+pub use space::Touched;
 pub use stem::Compiler;
 
 /// The language of a card's kernels. It decides the extension of the kernels' files in `shaders/`.
@@ -107,16 +109,18 @@ pub struct Shares<'a, G: Gpu> {
     pub rows_max: usize,
 }
 
+/// Number of words in a share of the table of [`shares`].
+pub const SHARE_WORDS: usize = 3;
+
 /// Splits the rows of batches into shares of at most `rows_max` rows, each within one batch. For each batch in order,
-/// `batches` has the number of rows, and the distance from the first batch's key to this batch's key. The result is
-/// `[shares][4]` words: the share's first row, the share's number of rows, and that distance for the share's batch, low
-/// word first.
-pub fn shares(batches: &[(usize, [u32; 2])], rows_max: usize) -> Vec<[u32; 4]> {
+/// `batches` has the number of rows, and the place of the batch's key. The result is `[shares][3]` words: the share's
+/// first row, the share's number of rows, and the place of the share's key.
+pub fn shares(batches: &[(usize, Place)], rows_max: usize) -> Vec<[u32; SHARE_WORDS]> {
     let mut shares = Vec::new();
     let mut first = 0;
-    for (rows, [low, high]) in batches {
+    for (rows, key) in batches {
         for at in (0..*rows).step_by(rows_max) {
-            shares.push([(first + at) as u32, rows_max.min(rows - at) as u32, *low, *high]);
+            shares.push([(first + at) as u32, rows_max.min(rows - at) as u32, *key]);
         }
         first += rows;
     }
@@ -145,21 +149,25 @@ pub trait Gpu: Send + Sync + 'static {
     fn scratch(&self, words: usize) -> Result<Self::Buf> {
         self.alloc(words)
     }
-    /// Returns the byte address of a buffer on a CUDA card, where kernels reach one buffer from another by the
-    /// difference of the two addresses. `None` on WGSL cards, because WGSL has no addresses.
-    fn address(&self, _buf: &Self::Buf) -> Option<u64> {
-        None
+    /// Reserves the addresses of a buffer of this many words, which has no memory yet ([`Gpu::back`]). `None` if the card
+    /// has no such buffers.
+    fn reserve(&self, _words: usize) -> Result<Option<Self::Buf>> {
+        Ok(None)
+    }
+    /// Gives the first `words` words of a reserved buffer memory. New words are zero; earlier words stay.
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfMemory`] when the card has too little memory; the buffer is then unchanged.
+    ///
+    /// # Panics
+    /// When the buffer was not reserved, or has fewer addresses.
+    fn back(&self, _buf: &Self::Buf, _words: usize) -> Result<()> {
+        panic!("the card reserves no addresses")
     }
     /// Copies words to a place in a buffer. The caller may drop the words when this call returns.
     fn write(&self, buf: &Self::Buf, at: usize, words: &[u32]) -> Result<()>;
-    /// Copies the first `words` words of one buffer to another buffer. Only WGSL cards need this, because on these
-    /// cards a growing arena remains one buffer.
-    ///
-    /// # Panics
-    /// On CUDA cards, because their arenas get further buffers instead.
-    fn copy(&self, _from: &Self::Buf, _to: &Self::Buf, _words: usize) -> Result<()> {
-        panic!("nothing is copied on a card whose kernels know addresses")
-    }
+    /// Copies `words` words between two buffers: from word `from_at` on to word `to_at` on.
+    fn copy(&self, from: &Self::Buf, from_at: usize, to: &Self::Buf, to_at: usize, words: usize) -> Result<()>;
     /// Returns how many groups of an entry the card runs at the same time. At most this many groups may wait for each
     /// other. The default is one group for each multiprocessor.
     fn groups_at_once(&self, module: &Self::Module, entry: &'static str, threads: u32) -> Result<usize> {

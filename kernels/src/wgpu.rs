@@ -45,12 +45,16 @@ impl Buffer for Buf {
     fn words(&self) -> usize {
         self.words
     }
+
+    fn clear(&self, range: Range<usize>) {
+        self.queue.clear(&self.buffer, 4 * range.start as u64, Some(4 * range.len() as u64));
+    }
 }
 
 impl Drop for Buf {
     fn drop(&mut self) {
         self.queue.recordings().forget(self.id);
-        self.queue.clear(&self.buffer);
+        self.queue.clear(&self.buffer, 0, None);
     }
 }
 
@@ -177,10 +181,10 @@ impl Gpu for Wgpu {
         self.queue.write(&buf.buffer, 4 * at as u64, words)
     }
 
-    fn copy(&self, from: &Buf, to: &Buf, words: usize) -> Result<()> {
-        inside(from, &(0..words))?;
-        inside(to, &(0..words))?;
-        self.queue.copy(&from.buffer, &to.buffer, 4 * words as u64)
+    fn copy(&self, from: &Buf, from_at: usize, to: &Buf, to_at: usize, words: usize) -> Result<()> {
+        inside(from, &(from_at..from_at + words))?;
+        inside(to, &(to_at..to_at + words))?;
+        self.queue.copy((&from.buffer, 4 * from_at as u64), (&to.buffer, 4 * to_at as u64), 4 * words as u64)
     }
 
     fn launch(&self, launch: &Launch<'_, Module, Buf>) -> Result<()> {

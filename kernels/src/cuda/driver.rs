@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
+use std::ops::Range;
 use std::ptr::{NonNull, null_mut};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,6 +13,7 @@ use cudarc::driver::result;
 use cudarc::driver::{CudaContext, CudaStream, sys};
 
 use super::failed::{failed, launch_failed};
+use super::reserved::Reserved;
 use super::waiting::{self, Health};
 use crate::error::{Error, Result};
 
@@ -73,6 +75,8 @@ pub struct Memory {
     address: sys::CUdeviceptr,
     words: usize,
     stream: Arc<Stream>,
+    /// The reserved addresses, if only a first part of the words has memory.
+    reserved: Option<Reserved>,
 }
 
 impl Memory {
@@ -97,7 +101,42 @@ impl Memory {
             }
         };
         let address = address.map_err(|error| failed(&format!("allocating {bytes} bytes"), error))?;
-        Ok(Memory { address, words, stream: stream.clone() })
+        Ok(Memory { address, words, stream: stream.clone(), reserved: None })
+    }
+
+    /// Reserves addresses for this many words, which get memory by [`Memory::back`]. `None` if the card cannot.
+    pub fn reserved(stream: &Arc<Stream>, words: usize) -> Result<Option<Memory>> {
+        let memory = |reserved: Reserved| {
+            let (address, stream) = (reserved.address(), stream.clone());
+            Memory { address, words, stream, reserved: Some(reserved) }
+        };
+        Ok(Reserved::new(stream, 4 * words)?.map(memory))
+    }
+
+    /// Gives the first `words` words memory. New words are zero, in the order of the stream.
+    ///
+    /// # Panics
+    /// When the addresses were not reserved.
+    pub fn back(&self, words: usize) -> Result<()> {
+        self.reserved.as_ref().expect("reserved addresses").back(4 * words)
+    }
+
+    /// Copies `words` words from word `at` on to another buffer, in the order of the stream.
+    pub fn copy(&self, at: usize, to: &Memory, to_at: usize, words: usize) -> Result<()> {
+        self.stream.bind()?;
+        let (from, to) = (self.at(at, words), to.at(to_at, words));
+        // SAFETY: both ranges lie in their buffers, which are two buffers
+        unsafe { result::memcpy_dtod_async(to, from, 4 * words, self.stream.handle()) }
+            .map_err(|error| failed("copying a buffer", error))
+    }
+
+    /// Writes zeros to a range of words, after all work that was started before. A failure shows in the next call.
+    pub fn clear_range(&self, range: Range<usize>) {
+        let address = self.at(range.start, range.len());
+        if self.stream.bind().is_ok() && !range.is_empty() {
+            // SAFETY: the range lies in this buffer; streams live as long as their context
+            let _ = unsafe { result::memset_d8_async(address, 0, 4 * range.len(), self.stream.handle()) };
+        }
     }
 
     /// The number of words.
@@ -132,6 +171,10 @@ impl Drop for Memory {
         // a failure here is a failure of the card, which the card's next call reports; memory on a lost card is not freed
         if self.stream.bind().is_err() {
             return;
+        }
+        if let Some(reserved) = &self.reserved {
+            let _ = self.clear(&self.stream, (reserved.backed() / 4).min(self.words));
+            return; // the drop of `reserved` frees the memory
         }
         let _ = self.clear(&self.stream, self.words);
         // SAFETY: this value owns the address, and the stream orders all uses of the address before this call

@@ -61,6 +61,8 @@ impl Buffer for Buf {
     fn words(&self) -> usize {
         self.0
     }
+
+    fn clear(&self, _range: Range<usize>) {}
 }
 
 impl Gpu for Paper {
@@ -85,8 +87,8 @@ impl Gpu for Paper {
         Ok(Buf(words))
     }
 
-    fn address(&self, _buf: &Buf) -> Option<u64> {
-        Some(0)
+    fn copy(&self, _from: &Buf, _from_at: usize, _to: &Buf, _to_at: usize, _words: usize) -> Result<()> {
+        Ok(())
     }
 
     fn write(&self, _buf: &Buf, _at: usize, _words: &[u32]) -> Result<()> {

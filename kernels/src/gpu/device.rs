@@ -1,8 +1,9 @@
 //! A card as a device, without a scheme: rows in its memory, compiled kernels and scratch memory.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::scratch::Banks;
+use super::space::Space;
 use super::{Arena, Compiler, Gpu, Pending, PendingRead};
 use crate::backend::{Backend, DeviceInfo};
 use crate::error::Result;
@@ -13,12 +14,15 @@ pub struct Device<G: Gpu> {
     info: DeviceInfo,
     compiler: Compiler<G>,
     scratch: Mutex<Banks<G>>,
+    rows: Arc<Space<G>>,
+    keys: Arc<Space<G>>,
 }
 
 impl<G: Gpu> Device<G> {
     /// Wraps an opened card. The limits in `info` depend on the kernels that will run.
     pub fn new(gpu: G, info: DeviceInfo) -> Device<G> {
-        Device { gpu, info, compiler: Compiler::default(), scratch: Mutex::default() }
+        let (compiler, scratch, rows, keys) = Default::default();
+        Device { gpu, info, compiler, scratch, rows, keys }
     }
 
     /// The card.
@@ -29,6 +33,11 @@ impl<G: Gpu> Device<G> {
     /// The compiler, which all schemes share.
     pub fn compiler(&self) -> &Compiler<G> {
         &self.compiler
+    }
+
+    /// The memory of all keys.
+    pub(crate) fn keys(&self) -> &Arc<Space<G>> {
+        &self.keys
     }
 
     /// Scratch memory. A caller holds the lock until its sequence of launches is started.
@@ -46,7 +55,7 @@ impl<G: Gpu> Backend for Device<G> {
     }
 
     fn arena(&self, row_words: usize, slots: usize) -> Result<Arena<G>> {
-        Arena::zeroed(&self.gpu, row_words, slots)
+        Arena::zeroed(&self.gpu, &self.rows, row_words, slots)
     }
 
     fn grow(&self, arena: &mut Arena<G>, slots: usize) -> Result<()> {
@@ -58,7 +67,8 @@ impl<G: Gpu> Backend for Device<G> {
     }
 
     fn read(&self, arena: &Arena<G>, slots: &[u32]) -> Result<Pending<G>> {
-        Ok(Pending::new(PendingRead::of_slots(&self.gpu, arena, slots, 0)?))
+        let read = (!slots.is_empty()).then(|| PendingRead::of_slots(&self.gpu, arena, slots, 0)).transpose()?;
+        Ok(Pending::new(read.into_iter().collect()))
     }
 
     fn wait(&self, pending: &Pending<G>, wanted: &mut dyn FnMut() -> bool) -> Result<bool> {

@@ -2,13 +2,17 @@
 
 use std::ops::Range;
 
-use super::{Language, Properties};
+use super::{Language, Properties, Touched};
 use crate::error::{Error, Result};
 
 /// Words in a card's memory.
 pub trait Buffer: Send + Sync {
-    /// The number of words.
+    /// The number of words. Words of a reserved buffer count even without memory ([`super::Gpu::reserve`]).
     fn words(&self) -> usize;
+
+    /// Overwrites a range of words with zeros, after all work that was started before. A failure shows in the card's
+    /// next call.
+    fn clear(&self, range: Range<usize>);
 }
 
 /// A range of words of a buffer. A bound view starts at a multiple of [`Properties::alignment_words`].
@@ -79,46 +83,43 @@ pub struct Bind<'a, B> {
     pub access: Access,
     /// The view that the kernel gets.
     pub view: View<'a, B>,
-    /// The views that the kernel reaches from `view` by distances in a table; `view` may be among them (CUDA only).
-    pub reached: &'a [View<'a, B>],
+    /// The ranges of the buffer that the kernel touches, if tables name them; else the kernel may touch the whole view.
+    /// Two launches that differ only in these ranges are the same launch for a card.
+    pub touched: Option<&'a [Range<usize>]>,
 }
 
 impl<'a, B: Buffer> Bind<'a, B> {
     /// Makes an argument that the kernel reads.
     pub fn read(view: View<'a, B>) -> Self {
-        Bind { access: Access::Read, view, reached: &[] }
+        Bind { access: Access::Read, view, touched: None }
     }
 
     /// Makes an argument that the kernel writes.
     pub fn write(view: View<'a, B>) -> Self {
-        Bind { access: Access::Write, view, reached: &[] }
+        Bind { access: Access::Write, view, touched: None }
     }
 
     /// Makes an argument that the kernel writes; the kernel reads the same words through argument `read`.
     pub fn in_place_of(read: usize, view: View<'a, B>) -> Self {
-        Bind { access: Access::InPlaceOf(read), view, reached: &[] }
+        Bind { access: Access::InPlaceOf(read), view, touched: None }
     }
 
-    /// Makes an argument of several views, which the kernel reads. The kernel gets the first view and reaches the other
-    /// views by distances.
-    ///
-    /// # Panics
-    /// When `views` is empty.
-    pub fn read_each(views: &'a [View<'a, B>]) -> Self {
-        Bind { access: Access::Read, view: views[0], reached: &views[1..] }
+    /// Makes an argument of a whole segment, of which the kernel reads the touched ranges.
+    pub fn read_touched(touched: Touched<'a, B>) -> Self {
+        Bind { access: Access::Read, view: View::all(touched.buf), touched: Some(touched.ranges) }
     }
 
-    /// Makes an argument of several views like [`Bind::read_each`], which the kernel writes.
-    ///
-    /// # Panics
-    /// When `views` is empty.
-    pub fn write_each(views: &'a [View<'a, B>]) -> Self {
-        Bind { access: Access::Write, view: views[0], reached: &views[1..] }
+    /// Makes an argument of a whole segment, of which the kernel writes the touched ranges.
+    pub fn write_touched(touched: Touched<'a, B>) -> Self {
+        Bind { access: Access::Write, view: View::all(touched.buf), touched: Some(touched.ranges) }
     }
 
-    /// Lists all views of the argument, the bound view first.
+    /// Lists the views that the kernel may touch.
     pub fn views(&self) -> impl Iterator<Item = View<'a, B>> + Clone + use<'a, B> {
-        std::iter::once(self.view).chain(self.reached.iter().copied())
+        let View { buf, .. } = self.view;
+        let whole = if self.touched.is_none() { Some(self.view) } else { None };
+        let part = move |range: &Range<usize>| View { buf, first: range.start, words: range.len() };
+        whole.into_iter().chain(self.touched.unwrap_or_default().iter().map(part))
     }
 
     /// Whether the kernel writes to the argument.
@@ -180,10 +181,6 @@ impl<M, B: Buffer> Launch<'_, M, B> {
                     "{entry}, argument {at}: word {first}"
                 );
             }
-            assert!(
-                properties.language == Language::Cuda || bind.reached.is_empty(),
-                "{entry}: WGSL knows no addresses"
-            );
         }
         for (at, bind) in self.bind.iter().enumerate() {
             for (other_at, other) in self.bind.iter().enumerate() {
@@ -201,7 +198,7 @@ impl<M, B: Buffer> Launch<'_, M, B> {
         let declared = |bind: &Bind<B>, of: usize| bind.access == Access::InPlaceOf(of);
         if declared(written, other_at) || declared(other, at) {
             assert!(language == Language::Cuda, "{entry}: WGSL has one argument for what is read and written");
-            let alone = written.reached.is_empty() && other.reached.is_empty();
+            let alone = written.touched.is_none() && other.touched.is_none();
             assert!(alone && written.view.is_same(other.view), "{entry}: {at} is not in place of {other_at}");
             return;
         }
@@ -230,6 +227,8 @@ mod tests {
         fn words(&self) -> usize {
             self.0
         }
+
+        fn clear(&self, _range: Range<usize>) {}
     }
 
     fn properties(language: Language) -> Properties {
@@ -300,13 +299,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reached_by_distances_is_checked_too() {
+    fn touched_ranges_are_checked_and_not_the_whole_segment() {
         let (buf, other) = (Words(256), Words(256));
-        let [low, high] = [0..128, 128..256].map(|range| View::all(&buf).part(range));
-        let views = [View::all(&other), low];
-        assert!(taken(Language::Cuda, vec![Bind::read_each(&views), Bind::write(high)]));
-        assert!(!taken(Language::Cuda, vec![Bind::read_each(&views), Bind::write(low)]));
-        assert!(!taken(Language::Cuda, vec![Bind::write_each(&views), Bind::read(low)]));
-        assert!(!taken(Language::Wgsl, vec![Bind::read_each(&views)]));
+        let high = View::all(&buf).part(128..256);
+        let (low, all, beyond) = ([0..64, 64..128], [0..256], [192..257]);
+        let of = |ranges| Touched { buf: &buf, ranges };
+        let both = [Language::Cuda, Language::Wgsl];
+        assert!(taken(Language::Cuda, vec![Bind::read_touched(of(&low)), Bind::write(high)]));
+        for language in both {
+            assert!(taken(language, vec![Bind::write_touched(of(&low)), Bind::read(View::all(&other))]));
+            assert!(!taken(language, vec![Bind::read_touched(of(&all)), Bind::write(high)]));
+            assert!(!taken(language, vec![Bind::write_touched(of(&all)), Bind::read(high)]));
+            assert!(!taken(language, vec![Bind::read_touched(of(&beyond))]));
+        }
     }
 }

@@ -2,8 +2,8 @@
 //! afterwards.
 //!
 //! Two sequences are the same if their launches have the same kernels, buffers and arguments; the content of buffers
-//! does not matter. So gates on other slots are the same sequence, if their keys and their numbers of rows are the
-//! same. A number that is never reused ([`new_id`]) identifies each buffer and each module. When a buffer or a module
+//! does not matter. All sessions share the buffers of rows and keys ([`super::space`]), and tables name their places. So
+//! gates of other sessions are the same sequence, if their parameters and their numbers of rows are the same. A number that is never reused ([`new_id`]) identifies each buffer and each module. When a buffer or a module
 //! is dropped, the sequences that contain it cannot occur again, so their recordings are dropped too
 //! ([`Recordings::forget`]).
 
@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Access, Launch, View};
+use super::{Access, Bind, Launch};
 use crate::error::{Error, Result};
 
 /// Largest number of sequences that are kept. The least recently used sequence is dropped first.
@@ -37,8 +37,8 @@ struct Step {
     threads: u32,
     shared_bytes: u32,
     cluster: u32,
-    /// For each view: the index of its argument, the argument's access, the buffer and the range.
-    views: Vec<(usize, Access, u64, Range<usize>)>,
+    /// For each argument: its access, the buffer and the range.
+    views: Vec<(Access, u64, Range<usize>)>,
     args: Vec<u32>,
 }
 
@@ -46,11 +46,7 @@ impl Sequence {
     /// Describes the sequence of these launches. `module_id` and `buffer_id` return the numbers of modules and buffers.
     pub fn of<M, B>(launches: &[Launch<'_, M, B>], module_id: fn(&M) -> u64, buffer_id: fn(&B) -> u64) -> Sequence {
         let step = |launch: &Launch<'_, M, B>| {
-            let arguments = launch.bind.iter().enumerate();
-            let views = arguments.flat_map(|(argument, bind)| {
-                let named = move |view: &View<'_, B>| (argument, bind.access, buffer_id(view.buf), view.range());
-                std::iter::once(&bind.view).chain(bind.reached).map(named)
-            });
+            let named = |bind: &Bind<'_, B>| (bind.access, buffer_id(bind.view.buf), bind.view.range());
             Step {
                 module: module_id(launch.module),
                 entry: launch.entry,
@@ -58,7 +54,7 @@ impl Sequence {
                 threads: launch.threads,
                 shared_bytes: launch.shared_bytes,
                 cluster: launch.cluster,
-                views: views.collect(),
+                views: launch.bind.iter().map(named).collect(),
                 args: launch.args.clone(),
             }
         };
@@ -67,7 +63,7 @@ impl Sequence {
 
     /// Whether a launch of the sequence uses the buffer or module with this number.
     fn names(&self, id: u64) -> bool {
-        self.0.iter().any(|step| step.module == id || step.views.iter().any(|(_, _, buffer, _)| *buffer == id))
+        self.0.iter().any(|step| step.module == id || step.views.iter().any(|(_, buffer, _)| *buffer == id))
     }
 }
 
@@ -167,12 +163,12 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
-    use crate::gpu::Bind;
+    use crate::gpu::View;
 
     /// Makes a sequence of one launch of module 0 that reads a buffer.
     fn sequence(buffer: u64, rows: u32) -> Sequence {
         let view = View { buf: &buffer, first: 0, words: 64 };
-        let bind = vec![Bind { access: Access::Read, view, reached: &[] }];
+        let bind = vec![Bind { access: Access::Read, view, touched: None }];
         let (module, entry, args) = (&0, "entry", vec![rows]);
         let launch = Launch { module, entry, groups: [1; 3], threads: 64, shared_bytes: 0, cluster: 1, bind, args };
         Sequence::of(&[launch], |module| *module, |buffer| *buffer)

@@ -7,7 +7,7 @@ use crate::error::Result;
 /// The banks of a card's scratch memory. All batches share them, because the card runs one batch after another. Each
 /// kernel reads one bank and writes another, because a WGSL kernel cannot read one range of a buffer and write another
 /// range of it.
-pub type Banks<G> = [Scratch<G>; 3];
+pub type Banks<G> = [Scratch<G>; 4];
 
 /// One buffer, which grows to the largest request. The words are not cleared between sequences, because a kernel reads
 /// only words that were written after its ranges were taken. The buffer is overwritten with zeros on drop.

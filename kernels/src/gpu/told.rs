@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 
 use super::{Buffer, Gpu, Language, Launch, Properties, Source};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A GPU that computes nothing and records its calls: `write`, `read`, `finish`, and the names of launched entries. A
 /// read of a buffer returns the indices of its words plus 1000 times the buffer's index.
@@ -41,7 +41,7 @@ impl Told {
         Told { properties, asked: Mutex::default(), buffers: Mutex::default() }
     }
 
-    /// A card whose kernels are in WGSL, so that they know no addresses.
+    /// A card whose kernels are in WGSL. Its drivers reserve no addresses.
     pub fn of_wgsl() -> Told {
         Told::of(Properties { language: Language::Wgsl, ..Told::new(4).properties })
     }
@@ -68,6 +68,8 @@ impl Buffer for Buf {
     fn words(&self) -> usize {
         self.words
     }
+
+    fn clear(&self, _range: Range<usize>) {}
 }
 
 impl Gpu for Told {
@@ -87,13 +89,22 @@ impl Gpu for Told {
         buffers.push(words);
         Ok(Buf { number: buffers.len() - 1, words })
     }
-    fn address(&self, buf: &Buf) -> Option<u64> {
-        Some((buf.number as u64 + 1) << 40)
+    fn reserve(&self, words: usize) -> Result<Option<Buf>> {
+        match self.properties.language {
+            Language::Cuda => self.alloc(words).map(Some),
+            Language::Wgsl => Ok(None),
+        }
+    }
+    fn back(&self, _: &Buf, words: usize) -> Result<()> {
+        if 4 * words as u64 > self.properties.memory_bytes / 2 {
+            return Err(Error::OutOfMemory(format!("{words} words")));
+        }
+        self.tell("back", ())
     }
     fn write(&self, _: &Buf, _: usize, _: &[u32]) -> Result<()> {
         self.tell("write", ())
     }
-    fn copy(&self, _: &Buf, _: &Buf, _: usize) -> Result<()> {
+    fn copy(&self, _: &Buf, _: usize, _: &Buf, _: usize, _: usize) -> Result<()> {
         self.tell("copy", ())
     }
     fn launch(&self, launch: &Launch<'_, (), Buf>) -> Result<()> {

@@ -225,15 +225,16 @@ impl Queue {
         Ok(())
     }
 
-    pub(super) fn copy(&self, from: &Buffer, to: &Buffer, bytes: u64) -> Result<()> {
+    pub(super) fn copy(&self, (from, at): (&Buffer, u64), (to, to_at): (&Buffer, u64), bytes: u64) -> Result<()> {
         let mut recorder = self.recorder()?;
-        self.checked(|| self.encoder(&mut recorder).copy_buffer_to_buffer(from, 0, to, 0, bytes))
+        self.checked(|| self.encoder(&mut recorder).copy_buffer_to_buffer(from, at, to, to_at, bytes))
     }
 
-    /// Overwrites a buffer that is being dropped. This function cannot return a failure, so the next call reports it.
-    pub(super) fn clear(&self, buffer: &Buffer) {
+    /// Overwrites a range of a buffer, up to the buffer's end without `bytes`. This function cannot return a failure, so
+    /// the next call reports it.
+    pub(super) fn clear(&self, buffer: &Buffer, first: u64, bytes: Option<u64>) {
         if let Ok(mut recorder) = self.recorder_for_drop() {
-            let cleared = self.checked(|| self.encoder(&mut recorder).clear_buffer(buffer, 0, None));
+            let cleared = self.checked(|| self.encoder(&mut recorder).clear_buffer(buffer, first, bytes));
             if let Err(error) = cleared.and_then(|()| self.submit(&mut recorder).map(drop)) {
                 self.state.fail(error);
             }

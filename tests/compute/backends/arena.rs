@@ -1,6 +1,6 @@
 //! Ciphertexts that stay on the device: slots are written, read and reused, and results are operands of the next batch.
 
-use kernels::tfhe::{EvaluationKey, Gate, GateRow, Gates, Lwe, SlotGate};
+use kernels::tfhe::{EvaluationKey, Gate, GateRow, Lwe, SlotGate};
 use kernels::{Backend, Card, Error};
 use rand_chacha::rand_core::Rng;
 use tests_compute::host_cuda::HostCuda;
@@ -107,20 +107,35 @@ pub fn cases() -> impl Iterator<Item = Case> {
     };
     let too_large = Case {
         on: |device: &Device| device.name == "cuda-host",
-        ..Case::small("arena/more slots than a buffer can hold are out of memory", |_: &Device| {
-            let host = HostCuda::open().expect("trials run only on machines with the backend");
-            let backend = Card::new(host.with_properties(|properties| properties.buffer_bytes_max = 1 << 14));
-            let key = key(SHAPE.params(), Bodies::Random, 11);
-            assert!(matches!(backend.load_key(&key), Err(Error::OutOfMemory(_))), "the key");
-            let slots = (1 << 14) / 4 / (key.params.lwe_dimension + 1);
-            let mut arena = backend.arena(key.params.lwe_dimension + 1, slots).expect("the arena fits");
-            assert!(matches!(backend.grow(&mut arena, 2 * slots + 1), Err(Error::OutOfMemory(_))), "the chunk");
-            backend.write(&mut arena, slots as u32 - 1, &[1; 6]).expect("the arena is unchanged");
-            backend.grow(&mut arena, 2 * slots).expect("two buffers of the largest size");
-            backend.write(&mut arena, slots as u32 - 2, &[2; 24]).expect("rows of both buffers");
-            let ends = [slots as u32 - 2, slots as u32 - 1, slots as u32, slots as u32 + 1, slots as u32 + 2];
-            let words = backend.finish(backend.read(&arena, &ends).expect("a read")).expect("words");
-            assert_eq!(words, [[2; 24].as_slice(), &[0; 6]].concat());
+        ..Case::small("arena/more slots than the card has room for are out of memory", |_: &Device| {
+            // 16 pages of 512 rows, at reserved addresses and in a buffer
+            let bytes = 16 << 17;
+            let small = |host: HostCuda| {
+                Card::new(host.with_properties(|properties| {
+                    (properties.memory_bytes, properties.buffer_bytes_max) = (bytes, bytes);
+                }))
+            };
+            let open = || HostCuda::open().expect("trials run only on machines with the backend");
+            for (backend, reserves) in [(small(open()), true), (small(open().without_reserved_addresses()), false)] {
+                let (words, rows) = (SHAPE.params().lwe_dimension + 1, 16 * 512);
+                let mut arena = backend.arena(words, rows / 2).expect("the arena fits");
+                backend.write(&mut arena, rows as u32 / 2 - 1, &vec![1; words]).expect("a row");
+                assert!(matches!(backend.grow(&mut arena, rows + 1), Err(Error::OutOfMemory(_))));
+                let ends = [rows as u32 / 2 - 1, 0, 1];
+                let found = backend.finish(backend.read(&arena, &ends).expect("a read")).expect("words");
+                assert_eq!(found, [vec![1; words], vec![0; 2 * words]].concat(), "the arena is unchanged");
+                let mut other = backend.arena(words, rows / 2).expect("the other half");
+                backend.write(&mut other, 0, &vec![2; rows / 2 * words]).expect("all rows");
+                // without reserved addresses, a further session gets a further buffer
+                let none_left = matches!(backend.arena(words, 1).map(drop), Err(Error::OutOfMemory(_)));
+                assert_eq!(none_left, reserves, "a page beyond the last one");
+                drop(other);
+                // a page that another session had is zero
+                let next = backend.arena(words, rows / 2).expect("the pages that were given back");
+                let all: Vec<u32> = (0..rows as u32 / 2).collect();
+                let found = backend.finish(backend.read(&next, &all).expect("a read")).expect("words");
+                assert!(found.iter().all(|&word| word == 0), "words of the session before");
+            }
         })
     };
     [

@@ -82,8 +82,8 @@ impl Gpu for Slipping {
     fn write(&self, buf: &Self::Buf, at: usize, words: &[u32]) -> Result<()> {
         self.gpu.write(buf, at, words)
     }
-    fn copy(&self, from: &Self::Buf, to: &Self::Buf, words: usize) -> Result<()> {
-        self.gpu.copy(from, to, words)
+    fn copy(&self, from: &Self::Buf, from_at: usize, to: &Self::Buf, to_at: usize, words: usize) -> Result<()> {
+        self.gpu.copy(from, from_at, to, to_at, words)
     }
     fn launch(&self, launch: &Launch<'_, Self::Module, Self::Buf>) -> Result<()> {
         self.gpu.launch(launch)

@@ -1,6 +1,8 @@
 //! The emulated card itself: correct kernels run, and every kind of wrong kernel is reported with the entry's name.
 
-use kernels::gpu::{Bind, Gpu, Launch, Source, View};
+use std::ops::Range;
+
+use kernels::gpu::{Bind, Gpu, Launch, Source, Touched, View};
 use kernels::{Error, Result};
 use tests_compute::host_cuda::HostCuda;
 
@@ -223,10 +225,7 @@ const WORDS: u32 = 256;
 /// Cases for the emulated card only.
 pub fn cases() -> impl Iterator<Item = Case> {
     let kernels = KERNELS.iter().map(|kernel| case(kernel.name, move |host| check(host, kernel)));
-    let others = [
-        case("the card works on after a failure", failure_is_not_the_end),
-        case("buffers reached by distances", reached),
-    ];
+    let others = [case("the card works on after a failure", failure_is_not_the_end), case("touched ranges", touched)];
     kernels.chain(others)
 }
 
@@ -304,25 +303,24 @@ fn failure_is_not_the_end(host: &HostCuda) {
     assert_eq!(words, vec![2; 64]);
 }
 
-/// Checks which buffers a kernel can reach by a distance: only buffers that the launch lists, and only within their
-/// bounds.
-fn reached(host: &HostCuda) {
+/// Checks which words of a segment a kernel can reach: only the ranges that the launch names.
+fn touched(host: &HostCuda) {
     let text = [
-        include_str!("../../../shaders/distance.cu"),
+        include_str!("../../../shaders/place.cu"),
         "extern \"C\" __global__ void far(const unsigned* table, const unsigned* in, unsigned* out, unsigned at) {
-             out[threadIdx.x] = in[distance(table) + at + threadIdx.x];
+             out[threadIdx.x] = in[word_of(table[0]) + at + threadIdx.x];
          }",
     ]
     .concat();
     let module = host.compile(&Source { stem: "unit", text }).expect("the source compiles");
-    let [table, first, second, third, out] = [2, 8, 40, 40, 32].map(|words| host.alloc(words).expect("room"));
-    host.write(&second, 0, &(100..140).collect::<Vec<u32>>()).expect("a copy");
-    let far = |from, to, others: &[&<HostCuda as Gpu>::Buf], at: u32| -> Result<Vec<u32>> {
-        let [from_at, to_at] = [from, to].map(|buf| host.address(buf).expect("the buffer has an address") as i64);
-        let words = (to_at - from_at) / 4;
-        host.write(&table, 0, &[words as u32, (words >> 32) as u32])?;
-        let views: Vec<View<'_, _>> = [&[from], others].concat().into_iter().map(View::all).collect();
-        let bind = vec![Bind::read(View::all(&table)), Bind::read_each(&views), Bind::write(View::all(&out))];
+    let segment = host.reserve(1 << 20).expect("addresses").expect("the card reserves addresses");
+    host.back(&segment, 1 << 10).expect("memory");
+    host.write(&segment, 0, &(0..1 << 10).collect::<Vec<u32>>()).expect("a copy");
+    let [table, out] = [1, 32].map(|words| host.alloc(words).expect("room"));
+    let far = |place: u32, ranges: &[Range<usize>], at: u32| -> Result<Vec<u32>> {
+        host.write(&table, 0, &[place])?;
+        let read = Bind::read_touched(Touched { buf: &segment, ranges });
+        let bind = vec![Bind::read(View::all(&table)), read, Bind::write(View::all(&out))];
         let (entry, args) = ("far", vec![at]);
         let (groups, threads, shared_bytes, cluster) = ([1; 3], 32, 0, 1);
         host.launch(&Launch { module: &module, entry, groups, threads, shared_bytes, cluster, bind, args })?;
@@ -330,14 +328,11 @@ fn reached(host: &HostCuda) {
         host.finish(host.read(&out, std::slice::from_ref(&all))?)
     };
     let words = |from: u32| (from..from + 32).collect::<Vec<u32>>();
-    // The kernel reaches `second` by its distance from another buffer: first from `first`, which has a lower address,
-    // then from `third`, which has a higher address. The launch of the second line lists `second` twice.
-    assert_eq!(far(&first, &second, &[&second], 8).expect("the launch names the buffer"), words(108));
-    assert_eq!(far(&third, &second, &[&first, &second, &second], 0).expect("the launch names the buffer"), words(100));
-    let failed = |found: Result<Vec<u32>>, expected: &str| {
-        let message = found.expect_err("the distance leads to another buffer").to_string();
-        assert!(message.contains("unit/far") && message.contains(expected), "{message}");
-    };
-    failed(far(&first, &second, &[&second], 9), "use-after-poison");
-    failed(far(&first, &second, &[&third], 0), "SEGV");
+    let ranges = [64..104, 640..680, 640..680];
+    assert_eq!(far(1, &ranges, 8).expect("a named range"), words(72));
+    assert_eq!(far(10, &ranges, 0).expect("a range that is named twice"), words(640));
+    for (place, at) in [(1, 9), (10, 9), (2, 0), (0, 0)] {
+        let message = far(place, &ranges, at).expect_err("words of others").to_string();
+        assert!(message.contains("unit/far") && message.contains("use-after-poison"), "{message}");
+    }
 }

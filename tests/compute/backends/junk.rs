@@ -34,6 +34,10 @@ impl<B: Buffer> Buffer for Buf<B> {
     fn words(&self) -> usize {
         self.inner.words()
     }
+
+    fn clear(&self, range: Range<usize>) {
+        self.inner.clear(range);
+    }
 }
 
 impl<G: Gpu> Junk<G> {
@@ -70,8 +74,11 @@ impl<G: Gpu> Gpu for Junk<G> {
     fn scratch(&self, words: usize) -> Result<Self::Buf> {
         Ok(Buf { inner: self.gpu.scratch(words)?, written: Some(Mutex::default()) })
     }
-    fn address(&self, buf: &Self::Buf) -> Option<u64> {
-        self.gpu.address(&buf.inner)
+    fn reserve(&self, words: usize) -> Result<Option<Self::Buf>> {
+        Ok(self.gpu.reserve(words)?.map(|inner| Buf { inner, written: None }))
+    }
+    fn back(&self, buf: &Self::Buf, words: usize) -> Result<()> {
+        self.gpu.back(&buf.inner, words)
     }
     fn write(&self, buf: &Self::Buf, at: usize, words: &[u32]) -> Result<()> {
         if let Some(written) = &buf.written {
@@ -79,26 +86,17 @@ impl<G: Gpu> Gpu for Junk<G> {
         }
         self.gpu.write(&buf.inner, at, words)
     }
-    fn copy(&self, from: &Self::Buf, to: &Self::Buf, words: usize) -> Result<()> {
-        self.gpu.copy(&from.inner, &to.inner, words)
+    fn copy(&self, from: &Self::Buf, from_at: usize, to: &Self::Buf, to_at: usize, words: usize) -> Result<()> {
+        self.gpu.copy(&from.inner, from_at, &to.inner, to_at, words)
     }
     fn groups_at_once(&self, module: &G::Module, entry: &'static str, threads: u32) -> Result<usize> {
         self.gpu.groups_at_once(module, entry, threads)
     }
     fn launch(&self, launch: &Launch<'_, G::Module, Self::Buf>) -> Result<()> {
         let Launch { module, entry, groups, threads, shared_bytes, cluster, ref args, .. } = *launch;
-        let inner = |view: &View<'_, Buf<G::Buf>>| (view.first, view.words);
-        let reached: Vec<Vec<View<'_, G::Buf>>> = launch
-            .bind
-            .iter()
-            .map(|bind| {
-                bind.reached.iter().map(|view| View { buf: &view.buf.inner, first: view.first, words: view.words })
-            })
-            .map(Iterator::collect)
-            .collect();
-        let bind = launch.bind.iter().zip(&reached).map(|(bind, reached)| {
-            let (first, words) = inner(&bind.view);
-            Bind { access: bind.access, view: View { buf: &bind.view.buf.inner, first, words }, reached }
+        let bind = launch.bind.iter().map(|bind| {
+            let View { buf, first, words } = bind.view;
+            Bind { access: bind.access, view: View { buf: &buf.inner, first, words }, touched: bind.touched }
         });
         let (bind, args) = (bind.collect(), args.clone());
         self.gpu.launch(&Launch { module, entry, groups, threads, shared_bytes, cluster, bind, args })

@@ -1,7 +1,7 @@
 //! Repeated batches: a card may replay their launches, and the words equal those of single launches.
 
 use kernels::cpu::{Cpu, Isa};
-use kernels::gpu::{Gpu, Language};
+use kernels::gpu::Gpu;
 use kernels::tfhe::{EvaluationKey, Gate, Gates, SlotGate};
 use kernels::{Backend, Card, Result};
 use tests_compute::host_cuda::HostCuda;
@@ -54,8 +54,8 @@ fn words(device: &Device) {
     assert!(found == expected(&key), "words differ from those of a CPU");
 }
 
-/// Checks the number of recordings. A card records only launches that repeat. It drops a recording when the recording's
-/// arena or key is dropped, and when scratch memory has to grow.
+/// Checks the number of recordings. A card records only launches that repeat. All sessions share them. The card drops its
+/// recordings when scratch memory has to grow, and keeps them when an arena or a key is dropped.
 fn kept<G: Gpu>(gpu: G, recorded: impl Fn(&G) -> usize) {
     let key = key(SHAPE.params(), Bodies::Random, 30);
     let expected = expected(&key);
@@ -68,26 +68,17 @@ fn kept<G: Gpu>(gpu: G, recorded: impl Fn(&G) -> usize) {
     assert_eq!(recorded(&backend), 2, "a lone gate and a level");
     let mut second = arena(&backend, &key);
     assert!(evaluated(&backend, &loaded, &mut second).expect("batches") == expected);
-    assert_eq!(recorded(&backend), 4);
+    assert_eq!(recorded(&backend), 2, "the same launches with another arena");
     drop(first);
-    assert_eq!(recorded(&backend), 2, "after an arena was dropped");
     backend.grow(&mut second, SLOTS + 1).expect("room");
-    // CUDA still has the recordings of the arena's first chunk; they are not replayed any more, and are dropped with
-    // the chunk
-    let stayed = match backend.gpu().properties().language {
-        Language::Cuda => 2,
-        Language::Wgsl => 0,
-    };
-    assert_eq!(recorded(&backend), stayed, "after an arena has grown");
     evaluated(&backend, &loaded, &mut second).expect("batches");
-    assert_eq!(recorded(&backend), stayed + 2);
+    drop(loaded);
+    assert_eq!(recorded(&backend), 2, "after an arena and a key were dropped");
+    let loaded = backend.load_key(&key).expect("a key fits");
     let many: Vec<SlotGate> = (0..9).map(|_| SlotGate { gate: Gate::Or, operands: [0, 1, 2], result: 3 }).collect();
     let pending = backend.evaluate(&loaded, &mut second, &many, &[]).expect("a batch");
     backend.finish(pending).expect("a batch");
     assert_eq!(recorded(&backend), 0, "after scratch memory has moved");
-    evaluated(&backend, &loaded, &mut second).expect("batches");
-    drop(loaded);
-    assert_eq!(recorded(&backend), 0, "after a key was dropped");
 }
 
 /// Checks the number of replays, which the emulated card counts.
@@ -102,6 +93,41 @@ fn counted(_: &Device) {
     // the recording of the first single gate is dropped, and the second is recorded again: all single gates but two and
     // all levels but one are replayed
     assert_eq!(backend.gpu().recorded(), (2, u64::from(2 * TURNS - 2 + TURNS - 1)));
+}
+
+/// Checks that every turn after the second is replayed with 200 sessions, each with its own key and arena, as with one.
+/// Two shapes of batches come in turns. Every turn has another session, and some sessions end and others begin.
+fn sessions(_: &Device) {
+    const SESSIONS: usize = 200;
+    let backend = Card::new(HostCuda::open().expect("trials run only on machines with the backend"));
+    let keys = [0, 1, 2].map(|i| key(SHAPE.params(), Bodies::Random, 30 + i));
+    let words = keys.each_ref().map(expected);
+    let mut opened: Vec<_> = (0..SESSIONS)
+        .map(|i| (backend.load_key(&keys[i % 3]).expect("a key fits"), arena(&backend, &keys[i % 3])))
+        .collect();
+    // the largest batch first, so that scratch memory does not move later
+    let batches: Vec<(Vec<SlotGate>, Vec<u32>)> = turn(0).into_iter().rev().collect();
+    let mut turns = 0;
+    for at in 0..SESSIONS {
+        if at % 7 == 3 {
+            opened[at] = (backend.load_key(&keys[at % 3]).expect("a key fits"), arena(&backend, &keys[at % 3]));
+        }
+        let (key, arena) = &mut opened[at];
+        for (gates, reads) in &batches {
+            let pending = backend.evaluate(key, arena, gates, reads).expect("a batch");
+            backend.finish(pending).expect("a batch");
+        }
+        turns += 1;
+    }
+    // a turn has three sequences: the level, the bootstrap that refreshes its MUX, and the single gate, which has the
+    // launches of that bootstrap
+    let (recorded, replays) = backend.gpu().recorded();
+    assert_eq!((recorded, replays), (2, 3 * turns - 2));
+    // the sessions computed with their own keys
+    for (at, (key, _)) in opened.iter().enumerate().step_by(29) {
+        let found = evaluated(&backend, key, &mut arena(&backend, &keys[at % 3])).expect("batches");
+        assert!(found == words[at % 3], "session {at}");
+    }
 }
 
 pub fn cases() -> impl Iterator<Item = Case> {
@@ -120,6 +146,7 @@ pub fn cases() -> impl Iterator<Item = Case> {
             })
         },
         Case { on: |device| device.name == "cuda-host", ..Case::small("replays/how often", counted) },
+        Case { on: |device| device.name == "cuda-host", ..Case::small("replays/200 sessions in turns", sessions) },
     ]
     .into_iter()
 }

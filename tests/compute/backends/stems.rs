@@ -4,7 +4,8 @@
 use kernels::cpu::mul_add::mul_add;
 use kernels::gpu::mul_add::MulAdd;
 use kernels::gpu::ntt::Ntt;
-use kernels::gpu::{Bind, Compiler, Gpu, Language, Launch, LaunchOf, Source, Table, View, ntt};
+use kernels::gpu::space::{PLACE_WORDS, place_of};
+use kernels::gpu::{Bind, Compiler, Gpu, Language, Launch, LaunchOf, Source, Table, Touched, View, ntt};
 use kernels::modular::Modulus;
 use kernels::ring::Ring;
 use kernels::tfhe::gpu::CompiledStems;
@@ -238,16 +239,23 @@ impl<G: Gpu> Launcher<'_, G> {
         let mut rng = generator(words as u64);
         let slots: Vec<u32> = (0..4 * words).map(|_| rng.next_u32()).collect();
         let slot = |i: u32| &slots[i as usize * words..][..words];
-        let (arena, out) = (self.upload(&slots), self.upload(&vec![7; 3 * words]));
+        // rows begin at places, with other words between them
+        let stride = words.next_multiple_of(PLACE_WORDS);
+        let placed = |rows: &[u32]| -> Vec<u32> {
+            rows.chunks_exact(words).flat_map(|row| [row, &vec![7; stride - words]].concat()).collect()
+        };
+        let (arena, out) = (self.upload(&placed(&slots)), self.upload(&vec![7; 3 * words]));
+        let all = [0..4 * stride];
+        let touched = Touched { buf: &arena, ranges: &all };
         let minus_eighth = 0u32.wrapping_sub(EIGHTH);
         // each sum has a constant, the slot of x and its factor, the slot of y and its factor
         let sums = [[EIGHTH, 0, 1, 1, u32::MAX], [minus_eighth, 3, 2, 2, 2], [5, 1, 1, 1, 1]];
-        let far = |slot: u32| slot * words as u32;
-        let table = sums.map(|[constant, x, f, y, g]| [constant, f, far(x), 0, g, far(y), 0]);
+        let place = |slot: u32| place_of(slot as usize * stride);
+        let table = sums.map(|[constant, x, f, y, g]| [constant, f, place(x), g, place(y)]);
         // a table may begin at any word
         let table_buf = self.upload(&[&[9, 9], table.as_flattened()].concat());
         let table_view = Table { all: View::all(&table_buf), first: 2 };
-        self.launch(self.stems.linear.add(&[View::all(&arena)], table_view, View::all(&out), 3));
+        self.launch(self.stems.linear.add(touched, table_view, View::all(&out), 3));
         let expected: Vec<u32> = sums
             .iter()
             .flat_map(|&[constant, x, f, y, g]| {
@@ -258,15 +266,15 @@ impl<G: Gpu> Launcher<'_, G> {
             })
             .collect();
         assert!(self.download(&out, 3 * words) == expected, "sums");
-        assert!(self.download(&arena, 4 * words) == slots, "operands stay");
+        assert!(self.download(&arena, 4 * stride) == placed(&slots), "operands stay");
 
-        let negations = self.upload(&[9, far(2), 0, far(0), 0, far(3), 0, far(3), 0]);
+        let negations = self.upload(&[9, place(2), place(0), place(3), place(3)]);
         let table = Table { all: View::all(&negations), first: 1 };
-        self.launch(self.stems.linear.negate(&[View::all(&arena)], table, 2));
+        self.launch(self.stems.linear.negate(touched, table, 2));
         let negated = |i: u32| slot(i).iter().map(|x| x.wrapping_neg());
         let expected: Vec<u32> =
             negated(2).chain(slot(1).iter().copied()).chain(slot(2).iter().copied()).chain(negated(3)).collect();
-        assert!(self.download(&arena, 4 * words) == expected, "negations");
+        assert!(self.download(&arena, 4 * stride) == placed(&expected), "negations");
     }
 
     /// Switches words near every kind of boundary, with both definitions of the modulus switch. The row beyond the

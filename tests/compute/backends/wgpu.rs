@@ -127,7 +127,7 @@ fn memory(card: Wgpu) {
     (expected[10], expected[11], expected[12], expected[999]) = (1, 2, 3, 4);
     assert_eq!(all(&card, &buf, 1000), expected);
     let copy = card.alloc(12).expect("a small buffer");
-    card.copy(&buf, &copy, 12).expect("a copy");
+    card.copy(&buf, 0, &copy, 0, 12).expect("a copy");
     assert_eq!(all(&card, &copy, 12), expected[..12]);
     let empty = card.alloc(0).expect("nothing fits");
     assert!(all(&card, &empty, 0).is_empty());
@@ -143,7 +143,7 @@ fn order(card: Wgpu) {
             expected[round] = 100 + round as u32;
         }
         launch(&card, AFFINE, "affine", &[&a, &b], &[1, 2]).expect("a launch");
-        card.copy(&b, &a, 128).expect("a copy");
+        card.copy(&b, 0, &a, 0, 128).expect("a copy");
         for (i, word) in expected.iter_mut().enumerate() {
             *word = word.wrapping_mul(3).wrapping_add(1 + 2 * i as u32);
         }
@@ -257,7 +257,7 @@ fn beyond(card: Wgpu) {
     let buf = card.alloc(10).expect("fits");
     let other = card.alloc(5).expect("fits");
     assert!(matches!(card.write(&buf, 9, &[1, 2]), Err(Error::Device(_))));
-    assert!(matches!(card.copy(&buf, &other, 6), Err(Error::Device(_))));
+    assert!(matches!(card.copy(&buf, 0, &other, 0, 6), Err(Error::Device(_))));
     assert!(matches!(card.read(&buf, std::slice::from_ref(&(5..11))), Err(Error::Device(_))));
     works(&card);
 }
@@ -330,6 +330,9 @@ fn gates_without_room(card: Wgpu) {
     let params = SHAPE.params();
     let backend = Card::new(card.with_memory_bytes(4 << 20));
     let words = chained_gates(&backend, 6).expect("gates");
+    let large = key(Shape(64, 1, 1024, 8, 2, 3, 7).params(), Bodies::Random, 14);
+    // the roots of the ring stay on the card
+    backend.prepare(&large.params).expect("the kernels compile");
     let kept = backend.gpu().allocated();
     // the first arena is larger than the card's memory, the second is larger than a buffer may be, and the third has
     // more words than a `usize` can count
@@ -339,7 +342,6 @@ fn gates_without_room(card: Wgpu) {
     // the key fits; an arena of 1 << 20 slots does not, and an arena of 150,000 slots fits only until it grows
     refused(chained_gates(&backend, 1 << 20).map(drop));
     refused(chained_gates(&backend, 150_000).map(drop));
-    let large = key(Shape(64, 1, 1024, 8, 2, 3, 7).params(), Bodies::Random, 14);
     refused(backend.load_key(&large).map(drop));
     assert_eq!(backend.gpu().allocated(), kept);
     assert_eq!(chained_gates(&backend, 6).expect("gates"), words);

@@ -3,8 +3,8 @@
 //!
 //! Each source, wrapped in `host_cuda/runner.cpp`, becomes a program. The program is stored in a folder beside the
 //! tests, under the hash of all its inputs. For each launch, the program gets the ranges of buffers that the launch
-//! binds, with the address of each range. Among these are ranges that the kernel reaches only by their distance from
-//! another range. After the launch, the program sends back the ranges that the kernel may write. A kernel may touch no
+//! binds, with the address of each range. For a buffer of which the launch names touched ranges, the kernel gets the
+//! start of the buffer, and the program gets these ranges. After the launch, the program sends back the ranges that the kernel may write. A kernel may touch no
 //! other memory, so an access beside a range is an error. Each launch runs three times, with its threads in different
 //! orders. If the result depends on the order, if an access is outside these ranges, or if some threads do not reach a
 //! barrier, the program stops with an error that contains the name of the entry.
@@ -52,9 +52,11 @@ pub struct HostCuda {
     alter: Option<Alter>,
     /// The largest number of groups that may wait for each other: of one launch, or of a cluster on cards with clusters.
     together_max: u32,
+    /// Whether the card reserves addresses.
+    reserves: bool,
     /// Address of the next buffer.
     address: AtomicU64,
-    recordings: Arc<Recordings<Vec<Prepared>>>,
+    recordings: Arc<Recordings<()>>,
     replays: AtomicU64,
 }
 
@@ -65,7 +67,7 @@ type Alter = Box<dyn Fn(&Source) -> String + Send + Sync>;
 pub struct Module {
     program: Arc<Program>,
     id: u64,
-    recordings: Arc<Recordings<Vec<Prepared>>>,
+    recordings: Arc<Recordings<()>>,
 }
 
 struct Program {
@@ -79,11 +81,14 @@ struct Program {
 pub struct Buf {
     memory: Arc<Memory>,
     id: u64,
-    recordings: Arc<Recordings<Vec<Prepared>>>,
+    recordings: Arc<Recordings<()>>,
 }
 
 struct Memory {
+    /// The words that have memory.
     words: Mutex<Vec<u32>>,
+    /// The number of words, with or without memory.
+    reserved: usize,
     /// The buffer's address in a kernel.
     address: u64,
 }
@@ -96,7 +101,11 @@ impl Memory {
 
 impl Buffer for Buf {
     fn words(&self) -> usize {
-        self.memory.locked().len()
+        self.memory.reserved
+    }
+
+    fn clear(&self, range: Range<usize>) {
+        self.memory.locked()[range].fill(0);
     }
 }
 
@@ -104,7 +113,6 @@ impl Drop for Buf {
     fn drop(&mut self) {
         self.recordings.forget(self.id);
         self.memory.locked().fill(0);
-        assert_eq!(Arc::strong_count(&self.memory), 1, "a recording holds its buffer");
     }
 }
 
@@ -126,7 +134,7 @@ struct Prepared {
 
 /// A range of a buffer that a kernel may touch.
 struct Bound {
-    /// Index of the argument to which the range is bound, or from which the kernel reaches it by a distance.
+    /// Index of the argument to which the range belongs.
     argument: usize,
     written: bool,
     memory: Arc<Memory>,
@@ -162,6 +170,7 @@ impl HostCuda {
             seed: 1,
             alter: None,
             together_max: u32::MAX,
+            reserves: true,
             address,
             recordings,
             replays,
@@ -173,6 +182,12 @@ impl HostCuda {
     /// Returns the card with changed figures, for tests of limits and of fast paths.
     pub fn with_properties(mut self, change: impl FnOnce(&mut Properties)) -> HostCuda {
         change(&mut self.properties);
+        self
+    }
+
+    /// Returns the card without reserved addresses, as old drivers and some virtual machines are.
+    pub fn without_reserved_addresses(mut self) -> HostCuda {
+        self.reserves = false;
         self
     }
 
@@ -318,15 +333,29 @@ impl Gpu for HostCuda {
         if words as u64 * 4 > self.properties.buffer_bytes_max {
             return Err(Error::OutOfMemory(format!("no memory for a buffer of {words} words")));
         }
-        assert!(4 * words as u64 <= APART, "a buffer of {words} words is larger than the distance between buffers");
-        let address = self.address.fetch_add(APART, Ordering::Relaxed);
-        assert!(
-            ADDRESSES.contains(&address),
-            "no address is left after {} buffers",
-            (address - ADDRESSES.start) / APART
-        );
-        let memory = Arc::new(Memory { words: Mutex::new(vec![0; words]), address });
-        Ok(Buf { memory, id: new_id(), recordings: self.recordings.clone() })
+        let buf = self.buffer(words);
+        buf.memory.locked().resize(words, 0);
+        Ok(buf)
+    }
+
+    fn reserve(&self, words: usize) -> Result<Option<Buf>> {
+        Ok(self.reserves.then(|| self.buffer(words)))
+    }
+
+    fn back(&self, buf: &Buf, words: usize) -> Result<()> {
+        assert!(words <= buf.memory.reserved, "{words} words of {} reserved ones", buf.memory.reserved);
+        if words as u64 * 4 > self.properties.buffer_bytes_max {
+            return Err(Error::OutOfMemory(format!("no memory for {words} words")));
+        }
+        let mut there = buf.memory.locked();
+        let more = words.max(there.len());
+        there.resize(more, 0);
+        Ok(())
+    }
+
+    fn copy(&self, from: &Buf, from_at: usize, to: &Buf, to_at: usize, words: usize) -> Result<()> {
+        let copied = from.memory.locked()[from_at..from_at + words].to_vec();
+        self.write(to, to_at, &copied)
     }
 
     /// Makes a buffer of junk words, so that a read before the first write is noticed.
@@ -334,10 +363,6 @@ impl Gpu for HostCuda {
         let buf = self.alloc(words)?;
         buf.memory.locked().iter_mut().zip(0u32..).for_each(|(word, at)| *word = junk(at));
         Ok(buf)
-    }
-
-    fn address(&self, buf: &Buf) -> Option<u64> {
-        Some(buf.memory.address)
     }
 
     fn write(&self, buf: &Buf, at: usize, words: &[u32]) -> Result<()> {
@@ -350,16 +375,17 @@ impl Gpu for HostCuda {
     }
 
     fn launch_all(&self, launches: &[Launch<'_, Module, Buf>]) -> Result<()> {
-        let prepare = || -> Result<Vec<Prepared>> {
-            launches.iter().filter_map(|launch| self.prepared(launch).transpose()).collect()
-        };
-        let run_all = |launches: &Vec<Prepared>| launches.iter().try_for_each(|launch| self.run(launch));
-        let replay = |launches: &Vec<Prepared>| {
+        let prepared: Result<Vec<Prepared>> =
+            launches.iter().filter_map(|launch| self.prepared(launch).transpose()).collect();
+        let prepared = prepared?;
+        let run_all = || prepared.iter().try_for_each(|launch| self.run(launch));
+        // a replay runs the launches at hand: a recording has the same ones, but for the ranges that a kernel may touch
+        let replay = |(): &()| {
             self.replays.fetch_add(1, Ordering::Relaxed);
-            run_all(launches)
+            run_all()
         };
         let sequence = Sequence::of(launches, |module| module.id, |buf| buf.id);
-        self.recordings.start(sequence, prepare, replay, || run_all(&prepare()?))
+        self.recordings.start(sequence, || Ok(()), replay, run_all)
     }
 
     fn read(&self, buf: &Buf, ranges: &[Range<usize>]) -> Result<Vec<u32>> {
@@ -373,6 +399,19 @@ impl Gpu for HostCuda {
 }
 
 impl HostCuda {
+    /// A buffer of `words` words without memory.
+    fn buffer(&self, words: usize) -> Buf {
+        assert!(4 * words as u64 <= APART, "a buffer of {words} words is larger than the distance between buffers");
+        let address = self.address.fetch_add(APART, Ordering::Relaxed);
+        assert!(
+            ADDRESSES.contains(&address),
+            "no address is left after {} buffers",
+            (address - ADDRESSES.start) / APART
+        );
+        let memory = Arc::new(Memory { words: Mutex::default(), reserved: words, address });
+        Buf { memory, id: new_id(), recordings: self.recordings.clone() }
+    }
+
     /// The number of recorded sequences of launches that exist now, and the number of replays so far.
     pub fn recorded(&self) -> (usize, u64) {
         (self.recordings.recorded(), self.replays.load(Ordering::Relaxed))
@@ -394,14 +433,17 @@ impl HostCuda {
         assert!(shared_bytes <= self.properties.shared_bytes_max, "{entry}: {shared_bytes} bytes");
         let mut ranges: Vec<Bound> = Vec::new();
         for (argument, bind) in bind.iter().enumerate() {
-            for (i, View { buf, first, words }) in bind.views().enumerate() {
+            let bound =
+                |words| Bound { argument, written: bind.is_written(), memory: bind.view.buf.memory.clone(), words };
+            if bind.touched.is_some() {
+                // the kernel gets the start of the segment, and may touch only the ranges that tables name
+                ranges.push(bound(bind.view.first..bind.view.first));
+            }
+            for View { first, words, .. } in bind.views() {
                 let words = first..first + words;
                 // a key that several batches use is bound once
-                let known = ranges.iter().any(|range| {
-                    range.argument == argument && Arc::ptr_eq(&range.memory, &buf.memory) && range.words == words
-                });
-                if i == 0 || !known {
-                    ranges.push(Bound { argument, written: bind.is_written(), memory: buf.memory.clone(), words });
+                if !ranges.iter().any(|range| range.argument == argument && range.words == words) {
+                    ranges.push(bound(words));
                 }
             }
         }

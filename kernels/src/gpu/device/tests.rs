@@ -1,7 +1,7 @@
 use super::*;
 use crate::error::Error;
-use crate::gpu::told::{Buf, Told};
-use crate::gpu::{Properties, View};
+use crate::gpu::Properties;
+use crate::gpu::told::Told;
 
 fn device(gpu: Told) -> Device<Told> {
     let Properties { backend, name, memory_bytes, .. } = gpu.properties().clone();
@@ -10,54 +10,114 @@ fn device(gpu: Told) -> Device<Told> {
 }
 
 #[test]
-fn an_arena_grows_by_a_chunk_where_kernels_know_addresses_and_is_copied_elsewhere() {
-    for (gpu, sizes, copies) in [(Told::new(4), [20, 10, 30], 0), (Told::of_wgsl(), [20, 30, 60], 2)] {
+fn an_arena_grows_in_place_where_addresses_are_reserved_and_is_copied_if_its_segment_is_full() {
+    // a row of 20,000 words takes a page
+    let reserves = device(Told::new(4));
+    let mut arena = reserves.arena(20_000, 1).expect("room");
+    reserves.grow(&mut arena, 300).expect("room");
+    assert_eq!((reserves.gpu.asked(), arena.slots()), (vec!["back"; 2], 300));
+    assert_eq!(reserves.gpu.buffers.lock().expect("one thread").len(), 1);
+
+    // a segment of this card has 512 pages, a sixteenth of its memory
+    let device = device(Told::of_wgsl());
+    let [mut first, mut second] = [300, 212].map(|slots| device.arena(20_000, slots).expect("room"));
+    assert_eq!(*device.gpu.buffers.lock().expect("one thread"), [512 << 15]);
+    drop(second);
+    device.grow(&mut first, 512).expect("room");
+    assert_eq!(device.gpu.asked(), Vec::<&str>::new());
+    device.grow(&mut first, 513).expect("room");
+    assert_eq!(device.gpu.asked(), vec!["copy"; 512]);
+    assert_eq!(*device.gpu.buffers.lock().expect("one thread"), [512 << 15, 513 << 15]);
+    second = device.arena(20_000, 5).expect("room");
+    let (kept, grown) = (second.pages().segment(), first.pages().segment());
+    assert_ne!(kept, grown, "the pages of the first segment are free again");
+}
+
+#[test]
+fn an_arena_that_does_not_fit_the_card_is_refused_and_unchanged() {
+    for gpu in [Told::new(4), Told::of_wgsl()] {
         let device = device(gpu);
         let mut arena = device.arena(10, 2).expect("room");
-        for slots in [2, 3, 6] {
-            device.grow(&mut arena, slots).expect("room");
+        for slots in [1 << 27, 1 << 50, usize::MAX / 64] {
+            assert!(matches!(device.grow(&mut arena, slots), Err(Error::OutOfMemory(_))), "{slots}");
         }
-        assert_eq!(*device.gpu.buffers.lock().expect("one thread"), sizes);
-        assert_eq!(device.gpu.asked(), vec!["copy"; copies]);
-        assert_eq!(arena.slots(), 6);
-        // an arena that does not fit one buffer is refused, and the arena is unchanged
-        let too_many = (1 << 30) / 4 / 10 + 7;
-        assert!(matches!(device.grow(&mut arena, too_many), Err(Error::OutOfMemory(_))));
-        assert_eq!(arena.slots(), 6);
+        assert_eq!(arena.slots(), 2);
     }
 }
 
 #[test]
-fn what_is_read_of_several_chunks_is_a_read_each_and_comes_in_the_order_asked_for() {
+fn rows_are_read_in_the_order_asked_for_without_the_unused_words_between_them() {
     let device = device(Told::new(4));
-    let mut arena = device.arena(10, 2).expect("room");
-    [3, 6].into_iter().for_each(|slots| device.grow(&mut arena, slots).expect("room"));
-    device.write(&mut arena, 1, &[0; 40]).expect("three chunks");
-    assert_eq!(device.gpu.asked(), ["write"; 3]);
-    let slots = [5, 1, 0, 2, 3, 4, 4, 1];
-    // the three chunks are buffers 0, 1 and 2, so their words start at 0, 1000 and 2000
-    let first_words = [2020, 10, 0, 1000, 2000, 2010, 2010, 10];
-    let expected: Vec<u32> = first_words.iter().flat_map(|first| *first..first + 10).collect();
-    let pending = device.read(&arena, &slots).expect("reads");
+    let arena = device.arena(10, 8).expect("room");
+    let slots = [5, 6, 7, 1, 0, 2, 3, 4, 4, 1];
+    let expected: Vec<u32> = slots.iter().flat_map(|slot| 64 * slot..64 * slot + 10).collect();
+    device.gpu.asked();
+    let pending = device.read(&arena, &slots).expect("a read");
     assert_eq!(device.finish(pending).expect("words"), expected);
-    assert_eq!(device.gpu.asked(), ["read", "read", "read", "finish", "finish", "finish"]);
+    assert_eq!(device.gpu.asked(), ["read", "finish"]);
+    assert_eq!(arena.reads(&slots).ranges, [320..458, 64..74, 0..10, 128..266, 256..266, 64..74]);
 }
 
 #[test]
-fn a_slot_s_distance_leads_to_its_row_in_its_chunk() {
+fn rows_of_a_page_are_written_at_once() {
     let device = device(Told::new(4));
-    let other = device.gpu.alloc(1).expect("room");
-    let mut arena = device.arena(10, 2).expect("room");
-    [3, 6].into_iter().for_each(|slots| device.grow(&mut arena, slots).expect("room"));
-    let words_of_a_buffer = 1i64 << 38;
-    let row_of = [(0, 0), (0, 10), (1, 0), (2, 0), (2, 10), (2, 20)];
-    let views: Vec<View<'_, Buf>> = arena.views().collect();
-    for (from, buffers_before) in [(views[0].buf, 0), (&other, -1), (views[2].buf, 2)] {
-        let distance_of = arena.distances(&device.gpu, from);
-        for (slot, (chunk, at)) in (0..).zip(row_of) {
-            let [low, high] = distance_of(slot);
-            let found = (u64::from(high) << 32 | u64::from(low)) as i64;
-            assert_eq!(found, (chunk - buffers_before) * words_of_a_buffer + at, "slot {slot}");
+    // 512 rows of at most 64 words fill a page
+    let mut arena = device.arena(10, 1100).expect("room");
+    device.gpu.asked();
+    device.write(&mut arena, 500, &[0; 10 * 600]).expect("three pages");
+    assert_eq!(device.gpu.asked(), ["write"; 3]);
+    assert_eq!([0, 1, 511, 512, 1024].map(|slot| arena.place(slot)), [0, 1, 511, 512, 1024]);
+}
+
+#[test]
+fn pages_that_are_given_back_are_taken_again_and_never_twice() {
+    for gpu in [Told::new(4), Told::of_wgsl()] {
+        let device = device(gpu);
+        let mut arenas: Vec<Arena<Told>> = Vec::new();
+        // a seeded order of new, growing and dropped arenas, each a page a slot
+        let mut seed = 7u64;
+        let mut dice = |below: u64| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (seed >> 33) % below
+        };
+        for _ in 0..2000 {
+            match dice(3) {
+                0 => arenas.push(device.arena(20_000, 1 + dice(9) as usize).expect("room")),
+                1 if !arenas.is_empty() => drop(arenas.swap_remove(dice(arenas.len() as u64) as usize)),
+                2 if !arenas.is_empty() => {
+                    let arena = dice(arenas.len() as u64) as usize;
+                    let slots = arenas[arena].slots() + dice(5) as usize;
+                    device.grow(&mut arenas[arena], slots).expect("room");
+                }
+                _ => {}
+            }
+            arenas.truncate(40);
+            let mut taken: Vec<(u64, usize)> = Vec::new();
+            for arena in &arenas {
+                let places = (0..arena.slots() as u32).map(|slot| arena.row(slot).start);
+                taken.extend(places.map(|word| (arena.pages().segment(), word)));
+            }
+            let pages = taken.len();
+            taken.sort_unstable();
+            taken.dedup();
+            assert_eq!(taken.len(), pages, "two rows at one place");
         }
+        let highest = arenas.iter().flat_map(|arena| (0..arena.slots() as u32).map(|slot| arena.row(slot).start)).max();
+        assert!(highest < Some(700 << 15), "pages are used again");
+    }
+}
+
+#[test]
+fn keys_lie_in_neighbouring_pages_and_share_a_segment() {
+    for gpu in [Told::new(4), Told::of_wgsl()] {
+        let device = device(gpu);
+        let take = |words| device.keys().take_run(&device.gpu, words).expect("room");
+        let [first, second, third] = [100_000, 40_000, 1].map(take);
+        let views = [(&first, 100_000), (&second, 40_000), (&third, 1)].map(|(pages, words)| pages.view(words).range());
+        assert_eq!(views, [0..100_000, 4 << 15..(4 << 15) + 40_000, 6 << 15..(6 << 15) + 1]);
+        assert!(first.segment() == second.segment() && second.segment() == third.segment());
+        // a run of six pages does not fit in the gap of the first key, and a run of four does
+        drop(first);
+        assert_eq!([6 << 15, 4 << 15].map(|words| take(words).view(1).first), [7 << 15, 0]);
     }
 }

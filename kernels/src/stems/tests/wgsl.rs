@@ -52,13 +52,15 @@ impl Checked {
     }
 }
 
-/// No value of this type exists.
-enum NoBuf {}
+/// A buffer without memory.
+struct NoBuf;
 
 impl Buffer for NoBuf {
     fn words(&self) -> usize {
-        match *self {}
+        0
     }
+
+    fn clear(&self, _: Range<usize>) {}
 }
 
 impl Gpu for Checked {
@@ -88,14 +90,14 @@ impl Gpu for Checked {
     }
 
     fn alloc(&self, _: usize) -> Result<NoBuf> {
-        unreachable!("nothing runs")
+        Ok(NoBuf)
     }
 
     fn write(&self, _: &NoBuf, _: usize, _: &[u32]) -> Result<()> {
-        unreachable!("nothing runs")
+        Ok(())
     }
 
-    fn copy(&self, _: &NoBuf, _: &NoBuf, _: usize) -> Result<()> {
+    fn copy(&self, _: &NoBuf, _: usize, _: &NoBuf, _: usize, _: usize) -> Result<()> {
         unreachable!("nothing runs")
     }
 

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::gpu::ntt::{self, Ntt};
 use crate::gpu::source::{MODULAR, NTT};
 use crate::gpu::stem::{Compiler, Stem};
-use crate::gpu::{Bind, Gpu, Language, LaunchOf, Properties, Shares, View, ViewOf};
+use crate::gpu::{Bind, Gpu, Language, LaunchOf, Properties, Shares, Touched, View, ViewOf};
 use crate::tfhe::gpu::{constants, texts};
 use crate::tfhe::{EvaluationKey, Params};
 use registers::{Fit, Registers};
@@ -87,7 +87,7 @@ impl<G: Gpu> BlindRotate<G> {
     pub fn new(gpu: &G, compiler: &Compiler<G>, params: &Params, variant: Variant) -> Result<Self> {
         let compiled = match variant {
             Variant::Plain => {
-                let texts = [&MODULAR, &texts::TORUS, &texts::DISTANCE, &NTT, &texts::BLIND_ROTATE];
+                let texts = [&MODULAR, &texts::TORUS, &texts::PLACE, &NTT, &texts::BLIND_ROTATE];
                 let (threads, shared) =
                     (ntt::threads(params.polynomial_size), accumulator_is_shared(gpu.properties(), params));
                 let more = [
@@ -112,7 +112,7 @@ impl<G: Gpu> BlindRotate<G> {
     /// Loads the key in the variant's order.
     pub fn load(&self, gpu: &G, ntt: &Ntt<G>, roots: ViewOf<'_, G>, key: &EvaluationKey) -> Result<G::Buf> {
         let loaded = crate::gpu::alloc(gpu, key_words(&self.params))?;
-        self.fill(gpu, ntt, roots, key, &loaded, 0..self.params.lwe_dimension)?;
+        self.fill(gpu, ntt, roots, key, View::all(&loaded), 0..self.params.lwe_dimension)?;
         Ok(loaded)
     }
 
@@ -124,18 +124,18 @@ impl<G: Gpu> BlindRotate<G> {
         ntt: &Ntt<G>,
         roots: ViewOf<'_, G>,
         key: &EvaluationKey,
-        loaded: &G::Buf,
+        loaded: ViewOf<'_, G>,
         bits: Range<usize>,
     ) -> Result<()> {
         let p = &self.params;
         match &self.compiled {
             Compiled::Plain { .. } => {
-                let (at, last) = (bits.start * step_words(p), bits.end == p.lwe_dimension);
-                crate::gpu::upload(gpu, loaded, at, bits, step_words(p), CHUNK_WORDS, |i, out| {
+                let (at, last) = (loaded.first + bits.start * step_words(p), bits.end == p.lwe_dimension);
+                crate::gpu::upload(gpu, loaded.buf, at, bits, step_words(p), CHUNK_WORDS, |i, out| {
                     key.expand_bootstrap(i, out);
                 })?;
                 let rows = key_words(p) / p.polynomial_size;
-                let launch = ntt.key(View::all(loaded), roots, rows).filter(|_| last);
+                let launch = ntt.key(loaded, roots, rows).filter(|_| last);
                 launch.map_or(Ok(()), |launch| gpu.launch(&launch))
             }
             Compiled::Registers(registers) => registers.fill(gpu, roots, key, loaded, bits),
@@ -171,11 +171,11 @@ impl<G: Gpu> BlindRotate<G> {
 
     /// Rotates all rows. `exponents` is `[rows][n + 1]` words in `[0, 2N)`, and `acc` becomes `[rows][k + 1][N]`. There
     /// are at most as many rows as the GPU allows groups. `shares` cover all rows, each share at most
-    /// [`BlindRotate::rows_of_a_share`] rows. The last two words of a share are the distance from the first key to the
-    /// share's key, in words. `shown` has [`BlindRotate::shown_words`] words.
+    /// [`BlindRotate::rows_of_a_share`] rows. A share names the place of its key in `keys`. `shown` has
+    /// [`BlindRotate::shown_words`] words.
     pub fn run<'a>(
         &'a self,
-        keys: &'a [ViewOf<'a, G>],
+        keys: Touched<'a, G::Buf>,
         roots: ViewOf<'a, G>,
         exponents: ViewOf<'a, G>,
         acc: ViewOf<'a, G>,
@@ -190,14 +190,10 @@ impl<G: Gpu> BlindRotate<G> {
                     .map_or(self.params.lwe_dimension, |most| (WGSL_ROW_STEPS / shares.count.max(1)).clamp(1, most));
                 let rotations = (0..self.params.lwe_dimension).step_by(steps).filter_map(|first| {
                     let count = steps.min(self.params.lwe_dimension - first);
-                    let mut bind =
-                        vec![Bind::read_each(keys), Bind::read(roots), Bind::read(exponents), Bind::write(acc)];
-                    let mut args = vec![first as u32, count as u32];
-                    // WGSL has only one key in a launch, so the kernel needs no table of shares
-                    if steps_max.is_none() {
-                        bind.push(Bind::read(shares.table.all));
-                        args.push(shares.table.first as u32);
-                    }
+                    let keys = Bind::read_touched(keys);
+                    let table = Bind::read(shares.table.all);
+                    let bind = [keys, Bind::read(roots), Bind::read(exponents), Bind::write(acc), table];
+                    let args = [first as u32, count as u32, shares.table.first as u32];
                     stem.launch_whole("blind_rotate", shares.count, bind, args)
                 });
                 start.into_iter().chain(rotations).collect()

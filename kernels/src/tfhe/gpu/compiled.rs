@@ -7,14 +7,16 @@ use super::lwe_key_switch::LweKeySwitch;
 use super::mod_switch::ModSwitch;
 use super::sample_extract::SampleExtract;
 use crate::error::{Error, Result};
-use crate::gpu::ntt::Ntt;
-use crate::gpu::{Compiler, Gpu};
+use crate::gpu::ntt::{self, Ntt};
+use crate::gpu::{Compiler, Gpu, alloc};
 use crate::tfhe::{Params, ring};
 
 /// All kernel stems, compiled for one parameter set.
 pub struct CompiledStems<G: Gpu> {
     /// Transforms.
     pub ntt: Ntt<G>,
+    /// The roots of the ring's transforms, in the form of the kernels.
+    pub roots: G::Buf,
     /// Linear parts and NOT.
     pub linear: Linear<G>,
     /// Sums of cells.
@@ -32,8 +34,12 @@ pub struct CompiledStems<G: Gpu> {
 impl<G: Gpu> CompiledStems<G> {
     /// Compiles the stems, or takes them from the cache of `compiler`.
     pub fn new(gpu: &G, compiler: &Compiler<G>, params: &Params, variant: Variant) -> Result<Self> {
+        let words = ntt::roots(&ring(params.polynomial_size));
+        let roots = alloc(gpu, words.len())?;
+        gpu.write(&roots, 0, &words)?;
         Ok(CompiledStems {
             ntt: Ntt::new(gpu, compiler, &ring(params.polynomial_size))?,
+            roots,
             linear: Linear::new(gpu, compiler, params)?,
             cells: Cells::new(gpu, compiler, params)?,
             mod_switch: ModSwitch::new(gpu, compiler, params)?,

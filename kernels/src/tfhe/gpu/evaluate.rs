@@ -1,14 +1,13 @@
 //! Batches of gates on a card: the sequence of kernels, written once for every [`Gpu`].
 //!
 //! A batch uploads tables (places of ciphertexts, factors) and launches kernels. Ciphertexts stay in the arena, and the
-//! host waits only when the caller asks for its reads. On CUDA, batches of several keys of equal parameters form one
-//! sequence of launches: tables hold the distance from the first key to each row's key, and the distances from the
-//! first arena to each row's ciphertexts.
+//! host waits only when the caller asks for its reads. Batches of several keys of equal parameters form one sequence of
+//! launches: tables hold the place of each row's key, and the places of its ciphertexts.
 //!
-//! Every sequence uses the three banks of scratch memory ([`crate::gpu::scratch`]) as follows:
+//! Every sequence uses the four banks of scratch memory ([`crate::gpu::scratch`]) as follows:
 //!
-//! - `even`: the tables of all kernels, one after another; the accumulators, `[rows][k + 1][N]`; the values that groups
-//!   exchange
+//! - `uploads`: the tables of all kernels, one after another
+//! - `even`: the accumulators, `[rows][k + 1][N]`; the values that groups exchange
 //! - `odd`: the linear parts and later their exponents, `[rows][n + 1]`; the samples, `[gates][kN + 1]`; the words that
 //!   are read from several arenas, `[reads][n + 1]`
 //! - `wires`: the sums of wires, `[rows][kN + 1]`. Key switches take them from here to the exponents in `odd`, or to
@@ -25,7 +24,7 @@ use std::ops::Range;
 use super::key::Key;
 use super::limits::rows_at_once;
 use crate::error::Result;
-use crate::gpu::{Arena, Device, Gpu, Language, Pending, PendingRead};
+use crate::gpu::{Arena, Device, Gpu, Pending, PendingRead};
 use crate::tfhe::{Gate, KeyedGates, LevelRows, SlotGate};
 use together::{Step, parts};
 
@@ -40,19 +39,21 @@ pub fn evaluate_together<G: Gpu>(device: &Device<G>, batches: &[Batch<'_, G>]) -
         let mut named = operands.chain(results).chain(cells.slots()).chain(*reads);
         assert!(named.all(|&slot| (slot as usize) < arena.slots()), "slots of the arena");
     }
-    let sequences = sequences(device.gpu(), batches);
+    let sequences = sequences(batches);
     let reads = sequences.iter().map(|places| start(device, batches, places)).collect::<Result<Vec<_>>>()?;
     Ok(Pending::new(reads.into_iter().flatten().collect()))
 }
 
-/// Divides the batches into sequences of launches and returns the indices of the batches of each sequence. On CUDA,
-/// where kernels can address the buffers of all batches, batches with equal parameters form one sequence.
-/// Elsewhere, each batch is a sequence.
-fn sequences<G: Gpu>(gpu: &G, batches: &[Batch<'_, G>]) -> Vec<Vec<usize>> {
-    let addresses = gpu.properties().language == Language::Cuda;
+/// Divides the batches into sequences of launches and returns the indices of the batches of each sequence. Batches form
+/// one sequence if their parameters are equal and their keys and arenas are in the same segments.
+fn sequences<G: Gpu>(batches: &[Batch<'_, G>]) -> Vec<Vec<usize>> {
+    let segments = |batch: &Batch<'_, G>| (batch.key.segments(), batch.arena.pages().segment());
     let mut sequences: Vec<Vec<usize>> = Vec::new();
     for (at, batch) in batches.iter().enumerate() {
-        let alike = |first: usize| addresses && batches[first].key.params == batch.key.params;
+        let alike = |first: usize| {
+            let first = &batches[first];
+            first.key.params == batch.key.params && segments(first) == segments(batch)
+        };
         match sequences.iter_mut().find(|sequence| alike(sequence[0])) {
             Some(sequence) => sequence.push(at),
             None => sequences.push(vec![at]),
@@ -80,15 +81,18 @@ fn start<G: Gpu>(device: &Device<G>, batches: &[Batch<'_, G>], places: &[usize])
     match (copies, &reading[..], of_gates.or(of_cells)) {
         (Some(readback), ..) => {
             let words = |at: usize| batches[at].reads.len() * batches[at].arena.row_words;
-            Ok(vec![PendingRead { readback, parts: reading.iter().map(|&at| ([at, 0], words(at))).collect() }])
+            Ok(vec![PendingRead { readback, rows: None, parts: reading.iter().map(|&at| (at, words(at))).collect() }])
         }
-        (None, &[at, ..], _) => PendingRead::of_slots(device.gpu(), batches[at].arena, batches[at].reads, at),
+        (None, &[at, ..], _) => {
+            let Batch { arena, reads, .. } = &batches[at];
+            Ok(vec![PendingRead::of_slots(device.gpu(), arena, reads, at)?])
+        }
         // levels of a circuit request no words. One word of their last result is read nevertheless, because the
         // arrival of this word shows that the levels are done
         (None, [], Some((arena, slot))) => {
-            let (buf, words) = arena.row(slot);
-            let readback = device.gpu().read(buf, std::slice::from_ref(&(words.start..words.start + 1)))?;
-            Ok(vec![PendingRead { readback, parts: Vec::new() }])
+            let word = arena.row(slot).start;
+            let readback = device.gpu().read(arena.pages().buf(), std::slice::from_ref(&(word..word + 1)))?;
+            Ok(vec![PendingRead { readback, rows: None, parts: Vec::new() }])
         }
         (None, [], None) => Ok(Vec::new()),
     }

@@ -59,7 +59,7 @@ impl<G: Gpu> Kernels<G> {
 
     /// Implements [`crate::tfhe::Gates::room_for_key`].
     pub fn room_for_key(&self, device: &Device<G>, params: &Params) -> Result<Key<G>> {
-        Key::room(device.gpu(), params, self.stems(device, params)?)
+        Key::room(device, params, self.stems(device, params)?)
     }
 
     /// Implements [`crate::tfhe::Gates::load_piece`].

@@ -3,7 +3,7 @@
 use super::blind_rotate::Variant;
 use super::key::Key;
 use crate::backend::DeviceInfo;
-use crate::gpu::{Gpu, Language, Properties};
+use crate::gpu::{Gpu, Properties};
 use crate::tfhe::{Params, Preset};
 
 /// Largest number of bootstraps that run through the kernels together; larger batches are split. This number makes
@@ -18,7 +18,7 @@ const WAVES_AT_ONCE_MAX: usize = 16;
 const BATCHES_IN_FLIGHT_MAX: usize = 2;
 
 /// Largest number of table words for one bootstrap.
-const TABLE_WORDS_OF_A_ROW: usize = 19;
+const TABLE_WORDS_OF_A_ROW: usize = 14;
 /// Largest number of ranges in a bank. The end of each range may be padded.
 const RANGES_MAX: usize = 4;
 
@@ -56,9 +56,5 @@ fn rows_of_a_wave(properties: &Properties, params: &Params) -> usize {
 /// Number of keys, with one row each, that a GPU runs at the same time: one for each multiprocessor. Further keys would
 /// wait, just as in a separate call.
 fn keys_together_max(properties: &Properties) -> usize {
-    match properties.language {
-        Language::Cuda => properties.multiprocessors.max(1) as usize,
-        // a WGSL kernel cannot reach the buffer of another key
-        Language::Wgsl => 1,
-    }
+    properties.multiprocessors.max(1) as usize
 }

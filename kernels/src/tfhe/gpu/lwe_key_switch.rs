@@ -3,8 +3,9 @@
 use std::ops::Range;
 
 use crate::error::Result;
+use crate::gpu::space::PLACE_WORDS;
 use crate::gpu::stem::{Compiler, Stem};
-use crate::gpu::{Bind, Gpu, LaunchOf, Shares, Table, ViewOf};
+use crate::gpu::{Bind, Gpu, LaunchOf, Shares, Table, Touched, View, ViewOf};
 use crate::tfhe::gpu::{constants, texts};
 use crate::tfhe::{EvaluationKey, Params};
 
@@ -63,7 +64,7 @@ impl<G: Gpu> LweKeySwitch<G> {
                 ("CHUNK", (STAGED_WORDS / staged_levels) as u32),
             ];
             let threads = tile.threads.min(gpu.properties().threads_max);
-            let texts = [&texts::DISTANCE, &texts::LWE_KEY_SWITCH];
+            let texts = [&texts::PLACE, &texts::LWE_KEY_SWITCH];
             compiler.stem(gpu, "lwe_key_switch", &texts, &constants(params), threads, &own)
         };
         Ok(LweKeySwitch { together: stem(TOGETHER)?, alone: stem(ALONE)?, params: *params })
@@ -73,16 +74,16 @@ impl<G: Gpu> LweKeySwitch<G> {
     /// tiles.
     pub fn load(&self, gpu: &G, key: &EvaluationKey) -> Result<G::Buf> {
         let loaded = crate::gpu::alloc(gpu, key_words(&self.params))?;
-        self.fill(gpu, key, &loaded, 0..self.params.extracted_dimension())?;
+        self.fill(gpu, key, View::all(&loaded), 0..self.params.extracted_dimension())?;
         Ok(loaded)
     }
 
     /// Writes the rows of these input coefficients.
-    pub fn fill(&self, gpu: &G, key: &EvaluationKey, loaded: &G::Buf, inputs: Range<usize>) -> Result<()> {
+    pub fn fill(&self, gpu: &G, key: &EvaluationKey, loaded: ViewOf<'_, G>, inputs: Range<usize>) -> Result<()> {
         let p = &self.params;
         let (words, columns, levels) = (p.lwe_dimension + 1, columns(p), p.key_switch_level_count);
-        let at = inputs.start * levels * columns;
-        crate::gpu::upload(gpu, loaded, at, inputs, levels * columns, CHUNK_WORDS, |i, out| {
+        let at = loaded.first + inputs.start * levels * columns;
+        crate::gpu::upload(gpu, loaded.buf, at, inputs, levels * columns, CHUNK_WORDS, |i, out| {
             let mut rows = vec![0; levels * words];
             key.expand_key_switch(i, &mut rows);
             for (out, row) in out.chunks_exact_mut(columns).zip(rows.chunks_exact(words)) {
@@ -104,24 +105,37 @@ impl<G: Gpu> LweKeySwitch<G> {
         if are_few(gates) && groups <= groups_max as usize { ALONE.gates } else { TOGETHER.gates }
     }
 
-    /// Key-switches `samples`, `[gates][kN + 1]` torus words. `results` is `[gates][2]`: for each result, its distance
-    /// from the first of the `chunks`. The `chunks` hold rows of `n + 1` words. `shares` cover all gates, each share at
-    /// most [`LweKeySwitch::gates_of_a_share`] gates. A share contains the distance from the first key to the share's
-    /// key. The tables of `results` and of `shares` are in the same buffer.
+    /// Key-switches `samples`, `[gates][kN + 1]` torus words, to rows of `n + 1` words. `results` is the table of the
+    /// results' rows, `[gates]` words ([`Results`]). `shares` cover all gates, each share at most
+    /// [`LweKeySwitch::gates_of_a_share`] gates. A share names the place of its key in `keys`. The tables of the results
+    /// and of `shares` are in the same buffer.
     pub fn run<'a>(
         &'a self,
-        keys: &'a [ViewOf<'a, G>],
+        keys: Touched<'a, G::Buf>,
         samples: ViewOf<'a, G>,
-        results: Table<'a, G>,
+        table: Table<'a, G>,
         shares: &Shares<'a, G>,
-        chunks: &'a [ViewOf<'a, G>],
+        results: Results<'a, G>,
     ) -> Option<LaunchOf<'a, G>> {
         let alone = shares.rows_max == ALONE.gates;
         let (stem, tile) = if alone { (&self.alone, ALONE) } else { (&self.together, TOGETHER) };
         let groups = shares.count * (columns(&self.params) / tile.columns);
-        let bind = [Bind::read_each(keys), Bind::read(samples), Bind::read(results.all), Bind::write_each(chunks)];
-        stem.launch_whole("lwe_key_switch", groups, bind, [results.first as u32, shares.table.first as u32])
+        let (written, unit) = match results {
+            Results::Places(arena) => (Bind::write_touched(arena), PLACE_WORDS),
+            Results::Words(rows) => (Bind::write(rows), 1),
+        };
+        let bind = [Bind::read_touched(keys), Bind::read(samples), Bind::read(table.all), written];
+        let args = [table.first as u32, shares.table.first as u32, unit as u32];
+        stem.launch_whole("lwe_key_switch", groups, bind, args)
     }
+}
+
+/// Where the results of a key switch go.
+pub enum Results<'a, G: Gpu> {
+    /// To rows of an arena. The table has their places.
+    Places(Touched<'a, G::Buf>),
+    /// To rows in a view. The table has the index of each row's first word.
+    Words(ViewOf<'a, G>),
 }
 
 /// Whether batches with these numbers of gates run gate by gate. They do if all gates together do not fill a tile, or

@@ -4,7 +4,7 @@
 use crate::error::Result;
 use crate::gpu::source::MODULAR;
 use crate::gpu::stem::{Compiler, Stem, threads};
-use crate::gpu::{Bind, Gpu, LaunchOf, Table, ViewOf};
+use crate::gpu::{Bind, Gpu, LaunchOf, Table, Touched, ViewOf};
 use crate::tfhe::Params;
 use crate::tfhe::gpu::{constants, texts};
 
@@ -26,7 +26,7 @@ impl<G: Gpu> SampleExtract<G> {
             stem: compiler.stem(
                 gpu,
                 "sample_extract",
-                &[&MODULAR, &texts::TORUS, &texts::DISTANCE, &texts::SAMPLE_EXTRACT],
+                &[&MODULAR, &texts::TORUS, &texts::PLACE, &texts::SAMPLE_EXTRACT],
                 &constants(params),
                 threads,
                 &[],
@@ -47,17 +47,16 @@ impl<G: Gpu> SampleExtract<G> {
         self.stem.launch("sample_extract", gates, bind, [gates as u32, table.first as u32])
     }
 
-    /// Extracts wires to the slots of an arena. `table` is `[wires][2 + 2 slots of a wire]` words: a row of `acc`, a
-    /// coefficient, and for each slot its distance from the first of the `chunks`. The `chunks` hold slots of `n + 1`
-    /// words.
+    /// Extracts wires to slots. `table` is `[wires][2 + slots of a wire]` words: a row of `acc`, a coefficient, and the
+    /// place of each slot in `arena`. A slot has `n + 1` words.
     pub fn run_wires<'a>(
         &'a self,
         acc: ViewOf<'a, G>,
         table: Table<'a, G>,
-        chunks: &'a [ViewOf<'a, G>],
+        arena: Touched<'a, G::Buf>,
         wires: usize,
     ) -> Option<LaunchOf<'a, G>> {
-        let bind = [Bind::read(acc), Bind::read(table.all), Bind::write_each(chunks)];
+        let bind = [Bind::read(acc), Bind::read(table.all), Bind::write_touched(arena)];
         self.stem.launch("extract_wires", wires, bind, [wires as u32, table.first as u32])
     }
 }

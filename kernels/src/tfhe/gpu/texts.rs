@@ -4,8 +4,8 @@ use crate::gpu::source::{Text, cuda_text, text};
 
 /// Helper: converts residues to torus words.
 pub const TORUS: Text = text!("torus");
-/// Helper: the distance from the entry's buffer to a place in this or another buffer.
-pub const DISTANCE: Text = cuda_text!("distance");
+/// Helper: places of rows and keys.
+pub const PLACE: Text = text!("place");
 /// Linear parts of gates, and NOT.
 pub const LINEAR: Text = text!("linear");
 /// Sums of cells.

@@ -171,7 +171,7 @@ struct Buffer {
 
 // The words of a buffer that a kernel may touch.
 struct Range {
-    // the argument that the range belongs to, directly or by a distance
+    // the argument that the range belongs to
     unsigned argument;
     bool writable;
     unsigned* words;
@@ -186,7 +186,7 @@ struct Launch {
     // the buffers of each argument
     std::vector<void*> bound;
     std::vector<Buffer> buffers;
-    // the bound ranges, then the ranges reached from them
+    // the ranges that the kernel may touch; the first one of an argument begins where the argument points
     std::vector<Range> ranges;
     std::vector<unsigned> args;
 };
@@ -355,7 +355,8 @@ void run_cluster(unsigned first) {
 // ---------------------------------------------------------------------------------------------------------- launches
 
 void read_words(void* to, size_t words) {
-    if (fread(to, 4, words, stdin) != words) exit(0);
+    // an empty range has no address to read to or to write from
+    if (words > 0 && fread(to, 4, words, stdin) != words) exit(0);
 }
 
 unsigned read_word() {
@@ -365,7 +366,7 @@ unsigned read_word() {
 }
 
 void write_words(const void* from, size_t words) {
-    if (fwrite(from, 4, words, stdout) != words) exit(1);
+    if (words > 0 && fwrite(from, 4, words, stdout) != words) exit(1);
 }
 
 size_t mapped_bytes(const Buffer& buffer) {
@@ -391,7 +392,7 @@ void unmap(Buffer& buffer) {
 // Reads a launch: entry, groups in x, y, z, threads, shared bytes, cluster, seed, number of buffer arguments, number of
 // args; the args; the number of buffers, and for each its address, low word first, and its length; the number of
 // ranges, and for each its argument, whether the launch writes it, its buffer, its first word, its length and its
-// words. The first range of an argument is the bound one, and the others are reached from it. The answer holds the
+// words. The first range of an argument begins where the argument points; this range may be empty. The answer holds the
 // words of each written range.
 void read_launch(Launch& launch) {
     unsigned at = read_word();

@@ -12,7 +12,7 @@ use super::{CHUNK_WORDS, step_words};
 use crate::error::Result;
 use crate::gpu::source::MODULAR;
 use crate::gpu::stem::{Compiler, Grid, Stem};
-use crate::gpu::{Bind, Gpu, Language, LaunchOf, Properties, Shares, View, ViewOf, scratch, upload};
+use crate::gpu::{Bind, Gpu, Language, LaunchOf, Properties, Shares, Touched, View, ViewOf, scratch, upload};
 use crate::tfhe::gpu::{constants, texts};
 use crate::tfhe::{EvaluationKey, Params};
 
@@ -126,7 +126,7 @@ impl<G: Gpu> Registers<G> {
     /// Compiles the kernels.
     pub fn new(gpu: &G, compiler: &Compiler<G>, p: &Params, fit: Fit) -> Result<Self> {
         let texts =
-            [&MODULAR, &texts::TORUS, &texts::DISTANCE, &texts::ASYNC, &texts::REGISTERS, &texts::BLIND_ROTATE_WARP];
+            [&MODULAR, &texts::TORUS, &texts::PLACE, &texts::ASYNC, &texts::REGISTERS, &texts::BLIND_ROTATE_WARP];
         let warp = gates_up_to(fit.gates).into_iter().map(|gates| {
             let more = [("GATES", gates), ("TILES", fit.tiles), ("GROUPS", fit.groups)];
             Ok((gates, compiler.stem(gpu, "blind_rotate.warp", &texts, &constants(p), threads(p, gates), &more)?))
@@ -142,7 +142,7 @@ impl<G: Gpu> Registers<G> {
         gpu: &G,
         roots: ViewOf<'_, G>,
         key: &EvaluationKey,
-        loaded: &G::Buf,
+        loaded: ViewOf<'_, G>,
         bits: Range<usize>,
     ) -> Result<()> {
         let p = &self.params;
@@ -161,7 +161,7 @@ impl<G: Gpu> Registers<G> {
                 cluster: 1,
             };
             let args = [polynomials, first as u32];
-            let bind = [Bind::read(View::all(&part)), Bind::read(roots), Bind::write(View::all(loaded))];
+            let bind = [Bind::read(View::all(&part)), Bind::read(roots), Bind::write(loaded)];
             gpu.launch(&stem.launch_grid("blind_rotate_warp_key", grid, bind, args))?;
         }
         Ok(())
@@ -200,13 +200,13 @@ impl<G: Gpu> Registers<G> {
     /// Implements [`super::BlindRotate::run`].
     pub fn run<'a>(
         &'a self,
-        keys: &'a [ViewOf<'a, G>],
+        keys: Touched<'a, G::Buf>,
         [roots, exponents, acc]: [ViewOf<'a, G>; 3],
         shares: &Shares<'a, G>,
         [values, counts]: [ViewOf<'a, G>; 2],
     ) -> LaunchOf<'a, G> {
         let p = &self.params;
-        let mut bind = vec![Bind::read_each(keys), Bind::read(roots), Bind::read(exponents), Bind::write(acc)];
+        let mut bind = vec![Bind::read_touched(keys), Bind::read(roots), Bind::read(exponents), Bind::write(acc)];
         let args = [p.lwe_dimension as u32, shares.table.first as u32];
         if let Some(cluster) = self.cluster_for(shares.count, shares.rows_max) {
             bind.extend([Bind::write(values), Bind::write(counts), Bind::read(shares.table.all)]);
@@ -233,7 +233,7 @@ impl<G: Gpu> Registers<G> {
 impl<G: Gpu> Cluster<G> {
     fn new(gpu: &G, compiler: &Compiler<G>, p: &Params, clusters: bool) -> Result<Self> {
         let texts =
-            [&MODULAR, &texts::TORUS, &texts::DISTANCE, &texts::ASYNC, &texts::REGISTERS, &texts::BLIND_ROTATE_CLUSTER];
+            [&MODULAR, &texts::TORUS, &texts::PLACE, &texts::ASYNC, &texts::REGISTERS, &texts::BLIND_ROTATE_CLUSTER];
         let more = [("CLUSTERS", u32::from(clusters))];
         let threads = p.polynomial_size as u32 / 8;
         let stem = compiler.stem(gpu, "blind_rotate.cluster", &texts, &constants(p), threads, &more)?;

@@ -3,10 +3,10 @@
 use super::together::{SharesPlace, Tables};
 use crate::error::Result;
 use crate::gpu::scratch::Scratch;
-use crate::gpu::{Gpu, LaunchOf, Table, View, ViewOf};
+use crate::gpu::{Gpu, LaunchOf, Table, Touched, View, ViewOf};
 use crate::tfhe::gpu::Key;
 
-/// The ranges of the even bank that bootstraps use.
+/// The ranges of the banks `uploads` and `even` that bootstraps use.
 pub struct BootstrapScratch<'a, G: Gpu> {
     /// The tables of all kernels.
     pub tables: ViewOf<'a, G>,
@@ -21,7 +21,7 @@ impl<'a, G: Gpu> BootstrapScratch<'a, G> {
     pub fn take(
         gpu: &G,
         key: &Key<G>,
-        even: &'a mut Scratch<G>,
+        [uploads, even]: [&'a mut Scratch<G>; 2],
         tables: &Tables,
         rotations: &SharesPlace,
         rows: usize,
@@ -30,7 +30,8 @@ impl<'a, G: Gpu> BootstrapScratch<'a, G> {
         // the counts must start at zero, so zeros for them are part of the upload
         let counted = counts.next_multiple_of(gpu.properties().alignment_words as usize);
         let accumulators = rows * key.params.accumulator_words();
-        let [uploaded, accumulators, values] = even.take(gpu, [counted + tables.words.len(), accumulators, values])?;
+        let [uploaded] = uploads.take(gpu, [counted + tables.words.len()])?;
+        let [accumulators, values] = even.take(gpu, [accumulators, values])?;
         if counted == 0 {
             gpu.write(uploaded.buf, uploaded.first, &tables.words)?;
         } else {
@@ -44,7 +45,7 @@ impl<'a, G: Gpu> BootstrapScratch<'a, G> {
     pub fn launches<'b>(
         &'b self,
         key: &'b Key<G>,
-        keys: &'b [ViewOf<'b, G>],
+        keys: Touched<'b, G::Buf>,
         rotations: &SharesPlace,
         extractions: usize,
         [exponents, samples]: [ViewOf<'b, G>; 2],
@@ -61,7 +62,7 @@ impl<'a, G: Gpu> BootstrapScratch<'a, G> {
     pub fn rotation<'b>(
         &'b self,
         key: &'b Key<G>,
-        keys: &'b [ViewOf<'b, G>],
+        keys: Touched<'b, G::Buf>,
         rotations: &SharesPlace,
         exponents: ViewOf<'b, G>,
         marks: Option<LaunchOf<'b, G>>,
@@ -69,7 +70,8 @@ impl<'a, G: Gpu> BootstrapScratch<'a, G> {
         let (stems, accumulators) = (&key.stems, self.accumulators);
         let shares = rotations.shares(Table { all: self.tables, first: rotations.first });
         let switch = stems.mod_switch.run(exponents, exponents.words / (key.params.lwe_dimension + 1));
-        let rotate = stems.blind_rotate.run(keys, View::all(&key.roots), exponents, accumulators, &shares, self.shown);
+        let rotate =
+            stems.blind_rotate.run(keys, View::all(&stems.roots), exponents, accumulators, &shares, self.shown);
         switch.into_iter().chain(marks).chain(rotate).collect()
     }
 }

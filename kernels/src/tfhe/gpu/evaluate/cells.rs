@@ -4,12 +4,13 @@ use std::ops::Range;
 
 use super::Batch;
 use super::bootstrap::BootstrapScratch;
-use super::together::{KeyDistances, SharesPlace, Tables, Views, counts};
+use super::together::{KeyPlaces, Segments, SharesPlace, Tables, counts};
 use crate::error::Result;
-use crate::gpu::distance::{Distance, distance};
+use crate::gpu::space::Place;
 use crate::gpu::{Device, Gpu, Table};
 use crate::tfhe::cells::{Amplitude, CellKind, CellView};
 use crate::tfhe::gpu::cells::{INPUT_SUM_WORDS, WIRE_SUM_WORDS};
+use crate::tfhe::gpu::lwe_key_switch::Results;
 use crate::tfhe::lwe::EIGHTH;
 
 /// Splits these cells of all batches into consecutive parts of at most `rows` each. A part lists indices of batches,
@@ -52,23 +53,23 @@ struct Lists {
     wire_count: usize,
     /// Rows of the table of `wire_sum` for cells that are key-switched to results.
     results: Vec<[u32; WIRE_SUM_WORDS]>,
-    /// The distance to each result that a key switch writes.
-    results_to: Vec<Distance>,
-    /// For each batch, the number of bootstraps and the distance of the batch's bootstrapping key. `switched` has the
-    /// number of key switches and the distance of the key-switching key: first for the key switches before bootstraps,
+    /// The place of each result that a key switch writes.
+    results_to: Vec<Place>,
+    /// For each batch, the number of bootstraps and the place of the batch's bootstrapping key. `switched` has the number
+    /// of key switches and the place of the key-switching key: first for the key switches before bootstraps,
     /// then for the key switches to results.
-    rotated: Vec<(usize, Distance)>,
-    switched: [Vec<(usize, Distance)>; 2],
+    rotated: Vec<(usize, Place)>,
+    switched: [Vec<(usize, Place)>; 2],
 }
 
 impl Lists {
-    /// Adds cells of another batch. `slot` returns the distance from the first batch's arena to a slot of this batch.
+    /// Adds cells of another batch. `slot` returns the place of a slot of this batch.
     fn add<'c>(
         &mut self,
         cells: impl Iterator<Item = CellView<'c>>,
         half_turn: u32,
-        key: KeyDistances,
-        slot: impl Fn(u32) -> Distance,
+        key: KeyPlaces,
+        slot: impl Fn(u32) -> Place,
     ) {
         let before = [self.inputs.len(), self.bootstrapped.len(), self.results.len()];
         for cell in cells {
@@ -76,7 +77,7 @@ impl Lists {
             let (at, count) = (self.terms.len() as u32, cell.wires().len() as u32);
             for (factor, slots) in cell.wires() {
                 self.terms.push(factor as u32);
-                slots.iter().for_each(|&of| self.terms.extend(slot(of)));
+                self.terms.extend(slots.iter().map(|&of| slot(of)));
             }
             let CellKind::Bootstrap(amplitude) = cell.kind() else {
                 self.results.push([constant, at, count]);
@@ -91,7 +92,7 @@ impl Lists {
             let at = self.terms.len() as u32;
             for (factor, of) in cell.inputs() {
                 self.terms.push(factor as u32);
-                self.terms.extend(slot(of));
+                self.terms.push(slot(of));
             }
             self.inputs.push([constant, at, cell.inputs().len() as u32, u32::from(count > 0)]);
             if amplitude == Amplitude::Quarter {
@@ -100,7 +101,7 @@ impl Lists {
             // the second sample is a quarter turn after the first, at coefficient N / 2
             for (slots, coefficient) in cell.results().zip([0, half_turn / 2]) {
                 self.wires.extend([row as u32, coefficient]);
-                slots.iter().for_each(|&of| self.wires.extend(slot(of)));
+                self.wires.extend(slots.iter().map(|&of| slot(of)));
                 self.wire_count += 1;
             }
         }
@@ -131,15 +132,14 @@ pub fn evaluate_cells<G: Gpu>(
 ) -> Result<()> {
     let (gpu, key, properties) = (device.gpu(), batches[0].key, device.gpu().properties());
     let (stems, p) = (&key.stems, &key.params);
-    let views = Views::of(part.iter().map(|(batch, _)| batches[*batch]));
-    let Views { rotating, switching, chunks } = &views;
+    let segments = Segments::of(batches[0], part.iter().map(|(batch, _)| batches[*batch]));
+    let arenas = segments.arenas();
     let mut lists = Lists::default();
-    for (i, (batch, cells)) in part.iter().enumerate() {
-        let Batch { arena, cells: all, .. } = batches[*batch];
-        let slot = arena.distances(gpu, chunks[0].buf);
+    for (batch, cells) in part {
+        let Batch { key, arena, cells: all, .. } = batches[*batch];
         let half_turn = p.polynomial_size as u32;
         let cells = cells.clone().map(|at| all.cell(at));
-        lists.add(cells, half_turn, views.key_distances(gpu, i), slot);
+        lists.add(cells, half_turn, KeyPlaces::of(key), |slot| arena.place(slot));
     }
     let (rows, sums, results) = (lists.inputs.len(), lists.bootstrapped.len(), lists.results.len());
     let (words, wire_words) = (p.lwe_dimension + 1, p.extracted_dimension() + 1);
@@ -151,8 +151,8 @@ pub fn evaluate_cells<G: Gpu>(
     let inputs_at = tables.add(&Lists::placed(&lists.inputs, terms));
     let quarters_at = tables.add(&lists.quarters);
     let wires_at = tables.add(&lists.wires);
-    let to_exponents: Vec<u32> = lists.switched_to.iter().flat_map(|&row| distance((row * words) as i64)).collect();
-    let switched_to = [tables.add(&to_exponents), tables.add(lists.results_to.as_flattened())];
+    let to_exponents: Vec<u32> = lists.switched_to.iter().map(|&row| (row * words) as u32).collect();
+    let switched_to = [tables.add(&to_exponents), tables.add(&lists.results_to)];
     let rotations = tables.add_shares(&lists.rotated, stems.blind_rotate.rows_of_a_share(&counts(&lists.rotated)));
     let switches: [SharesPlace; 2] = std::array::from_fn(|i| {
         let of_batches = &lists.switched[i];
@@ -160,31 +160,36 @@ pub fn evaluate_cells<G: Gpu>(
     });
 
     let mut scratch = device.scratch();
-    let [even, odd, wires] = &mut *scratch;
-    let bootstrap = BootstrapScratch::take(gpu, key, even, &tables, &rotations, rows)?;
+    let [uploads, even, odd, wires] = &mut *scratch;
+    let bootstrap = BootstrapScratch::take(gpu, key, [uploads, even], &tables, &rotations, rows)?;
     let [exponents] = odd.take(gpu, [rows * words])?;
     let [to_bootstrap, to_results] = wires.take(gpu, [sums * wire_words, results * wire_words])?;
     let table = |first| Table { all: bootstrap.tables, first };
-    let exponent_rows = [exponents];
     let mut launches = Vec::new();
     if sums > 0 {
-        launches.extend(stems.cells.wire_sum(chunks, table(sums_at), to_bootstrap, sums));
+        launches.extend(stems.cells.wire_sum(arenas, table(sums_at), to_bootstrap, sums));
         let shares = switches[0].shares(table(switches[0].first));
         let to = table(switched_to[0]);
-        launches.extend(stems.key_switch.run(switching, to_bootstrap, to, &shares, &exponent_rows));
+        launches.extend(stems.key_switch.run(
+            segments.key_switch(),
+            to_bootstrap,
+            to,
+            &shares,
+            Results::Words(exponents),
+        ));
     }
     if rows > 0 {
-        launches.extend(stems.cells.input_sum(chunks, table(inputs_at), exponents, rows));
+        launches.extend(stems.cells.input_sum(arenas, table(inputs_at), exponents, rows));
         let marks = stems.cells.mark_quarter(table(quarters_at), exponents, lists.quarters.len());
-        launches.extend(bootstrap.rotation(key, rotating, &rotations, exponents, marks));
-        let wires = stems.sample_extract.run_wires(bootstrap.accumulators, table(wires_at), chunks, lists.wire_count);
+        launches.extend(bootstrap.rotation(key, segments.bootstrap(), &rotations, exponents, marks));
+        let wires = stems.sample_extract.run_wires(bootstrap.accumulators, table(wires_at), arenas, lists.wire_count);
         launches.extend(wires);
     }
     if results > 0 {
-        launches.extend(stems.cells.wire_sum(chunks, table(results_at), to_results, results));
+        launches.extend(stems.cells.wire_sum(arenas, table(results_at), to_results, results));
         let shares = switches[1].shares(table(switches[1].first));
         let to = table(switched_to[1]);
-        launches.extend(stems.key_switch.run(switching, to_results, to, &shares, chunks));
+        launches.extend(stems.key_switch.run(segments.key_switch(), to_results, to, &shares, Results::Places(arenas)));
     }
     gpu.launch_all(&launches)
 }

@@ -2,11 +2,12 @@
 
 use super::Batch;
 use super::bootstrap::BootstrapScratch;
-use super::together::{Lists, Step, Tables, Views, counts};
+use super::together::{KeyPlaces, Lists, Segments, Step, Tables, counts};
 use crate::error::Result;
-use crate::gpu::{Device, Gpu, Table, ViewOf};
+use crate::gpu::{Device, Gpu, Table};
 use crate::tfhe::SlotGate;
 use crate::tfhe::gpu::linear;
+use crate::tfhe::gpu::lwe_key_switch::Results;
 
 /// Does a step of some gates of some batches, with at most as many bootstraps as can run together. Then copies the
 /// slots that the batches in `copied` request to one range, and starts to read this range.
@@ -19,18 +20,16 @@ pub fn evaluate_gates<G: Gpu>(
 ) -> Result<Option<G::Readback>> {
     let (gpu, key, properties) = (device.gpu(), batches[0].key, device.gpu().properties());
     let (stems, p) = (&key.stems, &key.params);
-    let views = Views::of(part.iter().map(|(batch, _)| batches[*batch]));
-    let Views { rotating, switching, chunks } = &views;
+    let segments = Segments::of(batches[0], part.iter().map(|(batch, _)| batches[*batch]));
     let mut lists = Lists::default();
-    for (i, (batch, gates)) in part.iter().enumerate() {
-        let slot = batches[*batch].arena.distances(gpu, chunks[0].buf);
-        lists.add(step, gates, views.key_distances(gpu, i), slot);
+    for (batch, gates) in part {
+        let Batch { key, arena, .. } = batches[*batch];
+        lists.add(step, gates, KeyPlaces::of(key), |slot| arena.place(slot));
     }
-    let read: Vec<ViewOf<'_, G>> = copied.iter().flat_map(|batch| batch.arena.views()).collect();
+    let read = Segments::of(batches[0], copied.iter().copied());
     let mut copies = Vec::new();
     for batch in copied {
-        let row = batch.arena.distances(gpu, read[0].buf);
-        batch.reads.iter().for_each(|&slot| copies.extend(linear::copy_row(row(slot))));
+        batch.reads.iter().for_each(|&slot| copies.extend(linear::copy_row(batch.arena.place(slot))));
     }
     let rows_max = stems.blind_rotate.rows_of_a_share(&counts(&lists.rotated));
     let gates_max = stems.key_switch.gates_of_a_share(&counts(&lists.switched), properties.groups_max[0]);
@@ -40,31 +39,44 @@ pub fn evaluate_gates<G: Gpu>(
     let rotations = tables.add_shares(&lists.rotated, rows_max);
     let extractions = tables.add(&lists.extractions);
     let switches = tables.add_shares(&lists.switched, gates_max);
-    let results = tables.add(lists.results.as_flattened());
+    let results = tables.add(&lists.results);
     let negations = tables.add(&lists.negations);
     let copies_at = tables.add(&copies);
 
     let (rows, gates, words) = (lists.rows(), lists.results.len(), p.lwe_dimension + 1);
     let rows_read = copies.len() / linear::ADD_WORDS;
     let mut scratch = device.scratch();
-    let [even, odd, _] = &mut *scratch;
-    let bootstrap = BootstrapScratch::take(gpu, key, even, &tables, &rotations, rows)?;
+    let [uploads, even, odd, _] = &mut *scratch;
+    let bootstrap = BootstrapScratch::take(gpu, key, [uploads, even], &tables, &rotations, rows)?;
     let [exponents, samples, reads] =
         odd.take(gpu, [rows * words, gates * (p.extracted_dimension() + 1), rows_read * words])?;
     let table = |first| Table { all: bootstrap.tables, first };
     let mut launches = Vec::new();
     if rows > 0 {
-        launches.extend(stems.linear.add(chunks, table(sums), exponents, rows));
-        launches.extend(bootstrap.launches(key, rotating, &rotations, extractions, [exponents, samples], gates));
+        launches.extend(stems.linear.add(segments.arenas(), table(sums), exponents, rows));
+        launches.extend(bootstrap.launches(
+            key,
+            segments.bootstrap(),
+            &rotations,
+            extractions,
+            [exponents, samples],
+            gates,
+        ));
         let shares = switches.shares(table(switches.first));
-        launches.extend(stems.key_switch.run(switching, samples, table(results), &shares, chunks));
+        launches.extend(stems.key_switch.run(
+            segments.key_switch(),
+            samples,
+            table(results),
+            &shares,
+            Results::Places(segments.arenas()),
+        ));
     }
     if !lists.negations.is_empty() {
         let rows = lists.negations.len() / linear::NEGATE_WORDS;
-        launches.extend(stems.linear.negate(chunks, table(negations), rows));
+        launches.extend(stems.linear.negate(segments.arenas(), table(negations), rows));
     }
     if !copied.is_empty() {
-        launches.extend(stems.linear.add(&read, table(copies_at), reads, rows_read));
+        launches.extend(stems.linear.add(read.arenas(), table(copies_at), reads, rows_read));
     }
     gpu.launch_all(&launches)?;
     if copied.is_empty() { Ok(None) } else { gpu.read(reads.buf, &[reads.range()]).map(Some) }

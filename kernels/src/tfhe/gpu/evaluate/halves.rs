@@ -3,10 +3,11 @@
 use super::bootstrap::BootstrapScratch;
 use super::together::Tables;
 use crate::error::Result;
-use crate::gpu::distance::{Distance, distance};
-use crate::gpu::{Device, Gpu, Table, View, alloc};
+use crate::gpu::space::place_of;
+use crate::gpu::{Device, Gpu, Table, Touched, View, alloc};
 use crate::tfhe::gpu::Key;
 use crate::tfhe::gpu::limits::rows_at_once;
+use crate::tfhe::gpu::lwe_key_switch::Results;
 use crate::tfhe::gpu::sample_extract::NO_ROW;
 
 /// Implements [`crate::tfhe::Stems::bootstrap`].
@@ -28,20 +29,21 @@ pub fn key_switch<G: Gpu>(device: &Device<G>, key: &Key<G>, inputs: &[u32]) -> R
     for inputs in inputs.chunks(rows_at_once(gpu, key, 1) * row_in) {
         let gates = inputs.len() / row_in;
         let switched = alloc(gpu, gates * row_out)?;
-        let results: Vec<Distance> = (0..gates).map(|gate| distance((gate * row_out) as i64)).collect();
+        let results: Vec<u32> = (0..gates).map(|gate| (gate * row_out) as u32).collect();
         let mut tables = Tables::default();
         let gates_max = key.stems.key_switch.gates_of_a_share(&[gates], gpu.properties().groups_max[0]);
-        let results = tables.add(results.as_flattened());
-        let switches = tables.add_shares(&[(gates, [0; 2])], gates_max);
+        let results = tables.add(&results);
+        let switches = tables.add_shares(&[(gates, place_of(key.key_switch().first))], gates_max);
         let mut scratch = device.scratch();
-        let [even, odd, _] = &mut *scratch;
-        let ([all], [samples]) = (even.take(gpu, [tables.words.len()])?, odd.take(gpu, [inputs.len()])?);
+        let [uploads, _, odd, _] = &mut *scratch;
+        let ([all], [samples]) = (uploads.take(gpu, [tables.words.len()])?, odd.take(gpu, [inputs.len()])?);
         gpu.write(all.buf, all.first, &tables.words)?;
         gpu.write(samples.buf, samples.first, inputs)?;
         let shares = switches.shares(Table { all, first: switches.first });
-        let (keys, chunks) = ([View::all(&key.key_switch)], [View::all(&switched)]);
-        let results = Table { all, first: results };
-        let launch = key.stems.key_switch.run(&keys, samples, results, &shares, &chunks);
+        let (view, table) = (key.key_switch(), Table { all, first: results });
+        let keys = Touched { buf: view.buf, ranges: &[view.range()] };
+        let results = Results::Words(View::all(&switched));
+        let launch = key.stems.key_switch.run(keys, samples, table, &shares, results);
         launch.map_or(Ok(()), |launch| gpu.launch(&launch))?;
         out.extend(gpu.finish(gpu.read(&switched, std::slice::from_ref(&(0..gates * row_out)))?)?);
     }
@@ -54,15 +56,17 @@ fn bootstrap_part<G: Gpu>(device: &Device<G>, key: &Key<G>, inputs: &[u32]) -> R
     let (gpu, p) = (device.gpu(), &key.params);
     let rows = inputs.len() / (p.lwe_dimension + 1);
     let mut tables = Tables::default();
-    let rotations = tables.add_shares(&[(rows, [0; 2])], key.stems.blind_rotate.rows_of_a_share(&[rows]));
+    let rotations =
+        tables.add_shares(&[(rows, place_of(key.bootstrap().first))], key.stems.blind_rotate.rows_of_a_share(&[rows]));
     let extractions: Vec<u32> = (0..rows as u32).flat_map(|row| [row, NO_ROW]).collect();
     let extractions = tables.add(&extractions);
     let mut scratch = device.scratch();
-    let [even, odd, _] = &mut *scratch;
-    let bootstrap = BootstrapScratch::take(gpu, key, even, &tables, &rotations, rows)?;
+    let [uploads, even, odd, _] = &mut *scratch;
+    let bootstrap = BootstrapScratch::take(gpu, key, [uploads, even], &tables, &rotations, rows)?;
     let [exponents, samples] = odd.take(gpu, [inputs.len(), rows * (p.extracted_dimension() + 1)])?;
     gpu.write(exponents.buf, exponents.first, inputs)?;
-    let keys = [View::all(&key.bootstrap)];
-    gpu.launch_all(&bootstrap.launches(key, &keys, &rotations, extractions, [exponents, samples], rows))?;
+    let ranges = [key.bootstrap().range()];
+    let keys = Touched { buf: key.bootstrap().buf, ranges: &ranges };
+    gpu.launch_all(&bootstrap.launches(key, keys, &rotations, extractions, [exponents, samples], rows))?;
     gpu.read(samples.buf, &[samples.range()])
 }

@@ -1,50 +1,71 @@
-//! Batches of several keys in one sequence of launches: how batches are split, and the tables that give each row's key
-//! and the places of its ciphertexts.
+//! Batches of several keys in one sequence of launches: how batches are split, and the tables that give the places of
+//! each row's key and ciphertexts.
+
+use std::ops::Range;
 
 use super::Batch;
-use crate::gpu::distance::{Distance, distance, words_between};
-use crate::gpu::{Gpu, Shares, Table, View, ViewOf, shares};
+use crate::gpu::space::{Place, place_of};
+use crate::gpu::{Gpu, Shares, Table, Touched, shares};
 use crate::tfhe::backend::SlotGate;
 use crate::tfhe::gates::{self, Gate, REFRESH};
+use crate::tfhe::gpu::key::Key;
 use crate::tfhe::gpu::linear;
 use crate::tfhe::gpu::sample_extract::NO_ROW;
 
-/// The distances from the first batch's key to this batch's key.
+/// The places of a batch's key.
 #[derive(Clone, Copy)]
-pub struct KeyDistances {
-    /// Distance of the bootstrapping key.
-    pub bootstrap: Distance,
-    /// Distance of the key-switching key.
-    pub key_switch: Distance,
+pub struct KeyPlaces {
+    /// Place of the bootstrapping key.
+    pub bootstrap: Place,
+    /// Place of the key-switching key.
+    pub key_switch: Place,
 }
 
-/// The keys and arenas of some batches in the card's memory.
-pub struct Views<'a, G: Gpu> {
-    /// The bootstrapping key of each batch.
-    pub rotating: Vec<ViewOf<'a, G>>,
-    /// The key-switching key of each batch.
-    pub switching: Vec<ViewOf<'a, G>>,
-    /// The chunks of the arenas, batch after batch.
-    pub chunks: Vec<ViewOf<'a, G>>,
+impl KeyPlaces {
+    /// The places of this key.
+    pub fn of<G: Gpu>(key: &Key<G>) -> KeyPlaces {
+        let [bootstrap, key_switch] = [key.bootstrap(), key.key_switch()].map(|view| place_of(view.first));
+        KeyPlaces { bootstrap, key_switch }
+    }
 }
 
-impl<'a, G: Gpu> Views<'a, G> {
-    /// Views the keys and arenas of these batches.
-    pub fn of<'b: 'a>(batches: impl Iterator<Item = &'a Batch<'b, G>>) -> Self {
-        let mut views = Views { rotating: Vec::new(), switching: Vec::new(), chunks: Vec::new() };
-        for batch in batches {
-            views.rotating.push(View::all(&batch.key.bootstrap));
-            views.switching.push(View::all(&batch.key.key_switch));
-            views.chunks.extend(batch.arena.views());
+/// The parts of the segments that some batches touch. All batches of a sequence have their keys, and their arenas, in the
+/// same segments.
+pub struct Segments<'a, G: Gpu> {
+    bufs: [&'a G::Buf; 3],
+    ranges: [Vec<Range<usize>>; 3],
+}
+
+impl<'a, G: Gpu> Segments<'a, G> {
+    /// The segments of the sequence of `first`, and the parts that these batches touch.
+    pub fn of<'b: 'a>(first: &'a Batch<'b, G>, batches: impl Iterator<Item = &'a Batch<'b, G>>) -> Self {
+        let bufs = [first.key.bootstrap().buf, first.key.key_switch().buf, first.arena.pages().buf()];
+        let mut ranges = [const { Vec::new() }; 3];
+        for Batch { key, arena, .. } in batches {
+            ranges[0].push(key.bootstrap().range());
+            ranges[1].push(key.key_switch().range());
+            ranges[2].extend(arena.pages().ranges());
         }
-        views
+        Segments { bufs, ranges }
     }
 
-    /// Returns the distances from the first batch's key to the key of batch `at`.
-    pub fn key_distances(&self, gpu: &G, at: usize) -> KeyDistances {
-        let [bootstrap, key_switch] =
-            [&self.rotating, &self.switching].map(|views| distance(words_between(gpu, views[0].buf, views[at].buf)));
-        KeyDistances { bootstrap, key_switch }
+    /// The bootstrapping keys.
+    pub fn bootstrap(&self) -> Touched<'_, G::Buf> {
+        self.touched(0)
+    }
+
+    /// The key-switching keys.
+    pub fn key_switch(&self) -> Touched<'_, G::Buf> {
+        self.touched(1)
+    }
+
+    /// The arenas.
+    pub fn arenas(&self) -> Touched<'_, G::Buf> {
+        self.touched(2)
+    }
+
+    fn touched(&self, at: usize) -> Touched<'_, G::Buf> {
+        Touched { buf: self.bufs[at], ranges: &self.ranges[at] }
     }
 }
 
@@ -87,14 +108,14 @@ pub struct Lists {
     pub sums: Vec<u32>,
     /// Rows of the table of `sample_extract`.
     pub extractions: Vec<u32>,
-    /// The distance to each result that a key switch writes.
-    pub results: Vec<Distance>,
+    /// The place of each result that a key switch writes.
+    pub results: Vec<Place>,
     /// Rows of the table of `negate`.
     pub negations: Vec<u32>,
-    /// For each batch, the number of bootstraps and the distance of the batch's key.
-    pub rotated: Vec<(usize, Distance)>,
-    /// For each batch, the number of key switches and the distance of the batch's key.
-    pub switched: Vec<(usize, Distance)>,
+    /// For each batch, the number of bootstraps and the place of the batch's key.
+    pub rotated: Vec<(usize, Place)>,
+    /// For each batch, the number of key switches and the place of the batch's key.
+    pub switched: Vec<(usize, Place)>,
 }
 
 /// What a sequence of launches does with its gates.
@@ -107,14 +128,14 @@ pub enum Step {
 }
 
 impl Lists {
-    /// Adds gates of another batch. `row` returns the distance from the first batch's arena to a slot of this batch.
-    pub fn add(&mut self, step: Step, gates: &[SlotGate], key: KeyDistances, row: impl Fn(u32) -> Distance) {
+    /// Adds gates of another batch. `row` returns the place of a slot of this batch.
+    pub fn add(&mut self, step: Step, gates: &[SlotGate], key: KeyPlaces, row: impl Fn(u32) -> Place) {
         let (rows, results) = (self.rows(), self.results.len());
         for gate in gates {
             let first = self.rows() as u32;
             match (step, gate.gate) {
                 (Step::Operands, Gate::Not) => {
-                    self.negations.extend([row(gate.operands[0]), row(gate.result)].as_flattened());
+                    self.negations.extend([row(gate.operands[0]), row(gate.result)]);
                 }
                 (Step::Operands, kind) => {
                     self.extractions.extend([first, if kind == Gate::Mux { first + 1 } else { NO_ROW }]);
@@ -179,7 +200,7 @@ impl Tables {
     }
 
     /// Adds the table of [`shares`] for these batches, with at most `rows_max` rows in each share.
-    pub fn add_shares(&mut self, batches: &[(usize, Distance)], rows_max: usize) -> SharesPlace {
+    pub fn add_shares(&mut self, batches: &[(usize, Place)], rows_max: usize) -> SharesPlace {
         let table = shares(batches, rows_max);
         SharesPlace { first: self.add(table.as_flattened()), count: table.len(), rows_max }
     }
@@ -220,15 +241,15 @@ mod tests {
 
     #[test]
     fn no_share_has_rows_of_two_batches() {
-        let found = shares(&[(3, [7, 0]), (0, [8, 0]), (1, [9, 1]), (4, [u32::MAX, u32::MAX])], 2);
-        let (far, no) = (u32::MAX, 0);
-        assert_eq!(found, [[0, 2, 7, no], [2, 1, 7, no], [3, 1, 9, 1], [4, 2, far, far], [6, 2, far, far]]);
+        let far = u32::MAX;
+        let found = shares(&[(3, 7), (0, 8), (1, 9), (4, far)], 2);
+        assert_eq!(found, [[0, 2, 7], [2, 1, 7], [3, 1, 9], [4, 2, far], [6, 2, far]]);
     }
 
     #[test]
     fn a_batch_s_rows_follow_those_of_the_batch_before() {
-        let key = |i: u32| KeyDistances { bootstrap: [i, 1], key_switch: [i, 2] };
-        let row = |i: u32| move |slot: u32| [i + slot, i];
+        let key = |i: u32| KeyPlaces { bootstrap: i, key_switch: 100 + i };
+        let row = |i: u32| move |slot: u32| i + slot;
         let mut lists = Lists::default();
         let of_both = [&[Gate::And, Gate::Not], &[Gate::Mux, Gate::Or]].map(|kinds| {
             let mut gates = gates(kinds);
@@ -238,22 +259,21 @@ mod tests {
         lists.add(Step::Operands, &of_both[0], key(0), row(0));
         lists.add(Step::Operands, &of_both[1], key(5), row(500));
         assert_eq!(lists.extractions, [0, NO_ROW, 1, 2, 3, NO_ROW]);
-        assert_eq!(lists.rotated, [(1, [0, 1]), (3, [5, 1])]);
-        assert_eq!(lists.switched, [(1, [0, 2]), (2, [5, 2])]);
-        assert_eq!((lists.results, lists.negations), (vec![[0, 0], [500, 500], [501, 500]], vec![10, 0, 1, 0]));
-        let operands = lists.sums.chunks_exact(linear::ADD_WORDS).map(|row| [row[2], row[3], row[5], row[6]]);
+        assert_eq!(lists.rotated, [(1, 0), (3, 5)]);
+        assert_eq!(lists.switched, [(1, 100), (2, 105)]);
+        assert_eq!((lists.results, lists.negations), (vec![0, 500, 501], vec![10, 1]));
+        let operands = lists.sums.chunks_exact(linear::ADD_WORDS).map(|row| [row[2], row[4]]);
         // two bootstraps of a MUX read operands, each one operand (b or a) and the selector
         let of_mux = gates::sums(Gate::Mux).iter().map(|(operands, _)| operands.map(|at| 510 + at as u32));
-        let of_mux = of_mux.map(|[x, y]| [x, 500, y, 500]);
-        let expected = [[10, 0, 11, 0]].into_iter().chain(of_mux).chain([[510, 500, 511, 500]]);
+        let expected = [[10, 11]].into_iter().chain(of_mux).chain([[510, 511]]);
         assert_eq!(operands.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
 
         let mut refreshed = Lists::default();
         refreshed.add(Step::Refresh, &of_both[0], key(0), row(0));
         refreshed.add(Step::Refresh, &of_both[1], key(5), row(500));
-        assert_eq!((refreshed.extractions, refreshed.results), (vec![0, NO_ROW], vec![[500, 500]]));
-        assert_eq!(refreshed.rotated, [(0, [0, 1]), (1, [5, 1])]);
-        assert_eq!(refreshed.sums, linear::add_row(REFRESH, [[500, 500]; 2]));
+        assert_eq!((refreshed.extractions, refreshed.results), (vec![0, NO_ROW], vec![500]));
+        assert_eq!(refreshed.rotated, [(0, 0), (1, 5)]);
+        assert_eq!(refreshed.sums, linear::add_row(REFRESH, [500; 2]));
         assert!(refreshed.negations.is_empty());
     }
 }
