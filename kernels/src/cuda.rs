@@ -291,6 +291,10 @@ impl Gpu for Cuda {
         Ok(of_a_multiprocessor * self.properties.multiprocessors as usize)
     }
 
+    fn clusters_at_once(&self, module: &Module, entry: &'static str, threads: u32, cluster: u32) -> Result<usize> {
+        module.0.module.clusters_at_once(entry, threads, cluster)
+    }
+
     fn launch(&self, launch: &Launch<'_, Module, Buf>) -> Result<()> {
         self.launch_in(self.staging.compute(), launch)
     }

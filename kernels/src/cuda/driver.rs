@@ -289,6 +289,35 @@ impl Module {
         Ok(groups as usize)
     }
 
+    /// Returns how many clusters, each of `cluster` groups, of an entry run at the same time, if the groups use no dynamic
+    /// shared memory. The result is 0 if the card does not run clusters of this size, as a small part of a card (MIG).
+    pub fn clusters_at_once(&self, entry: &'static str, threads: u32, cluster: u32) -> Result<usize> {
+        self.stream.bind()?;
+        let (function, mut clusters) = (self.function(entry, 0)?, 0);
+        let mut attribute = cluster_of(cluster);
+        let config = sys::CUlaunchConfig {
+            gridDimX: cluster,
+            gridDimY: 1,
+            gridDimZ: 1,
+            blockDimX: threads,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: 0,
+            hStream: self.stream.handle(),
+            attrs: &mut attribute,
+            numAttrs: 1,
+        };
+        // SAFETY: `function` belongs to this module, the attribute lives until the call returns, and the call writes one
+        // integer
+        match unsafe { sys::cuOccupancyMaxActiveClusters(&mut clusters, function, &config) }.result() {
+            Ok(()) => Ok(clusters.max(0) as usize),
+            Err(error) => match launch_failed(entry, true, error) {
+                Error::Unavailable(_) => Ok(0),
+                other => Err(other),
+            },
+        }
+    }
+
     /// Starts the kernel `entry` after all work that was started in this stream. The kernel's arguments are
     /// `addresses`, then `args`. The caller keeps the memory at the addresses alive.
     pub fn launch(
@@ -308,13 +337,7 @@ impl Module {
         let mut attribute = match configuration.together {
             Together::Alone => None,
             Together::Cluster(_) if has_cluster_of_its_own(function) => None,
-            Together::Cluster(groups) => Some(sys::CUlaunchAttribute {
-                id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
-                pad: [0; 4],
-                value: sys::CUlaunchAttributeValue {
-                    clusterDim: sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: groups, y: 1, z: 1 },
-                },
-            }),
+            Together::Cluster(groups) => Some(cluster_of(groups)),
             Together::All => Some(sys::CUlaunchAttribute {
                 id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
                 pad: [0; 4],
@@ -356,6 +379,17 @@ impl Module {
         };
         let together = !matches!(configuration.together, Together::Alone);
         launched.map_err(|error| launch_failed(entry, together, error))
+    }
+}
+
+/// The attribute of a launch in clusters of this many groups.
+fn cluster_of(groups: u32) -> sys::CUlaunchAttribute {
+    sys::CUlaunchAttribute {
+        id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+        pad: [0; 4],
+        value: sys::CUlaunchAttributeValue {
+            clusterDim: sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: groups, y: 1, z: 1 },
+        },
     }
 }
 

@@ -82,6 +82,10 @@ impl<G: Gpu> Gpu for Junk<G> {
     fn copy(&self, from: &Self::Buf, to: &Self::Buf, words: usize) -> Result<()> {
         self.gpu.copy(&from.inner, &to.inner, words)
     }
+    fn clusters_at_once(&self, module: &G::Module, entry: &'static str, threads: u32, cluster: u32) -> Result<usize> {
+        self.gpu.clusters_at_once(module, entry, threads, cluster)
+    }
+
     fn groups_at_once(&self, module: &G::Module, entry: &'static str, threads: u32) -> Result<usize> {
         self.gpu.groups_at_once(module, entry, threads)
     }
