@@ -82,8 +82,12 @@ mod tests {
 
     #[test]
     fn a_batch_goes_by_clusters_then_by_groups_of_as_many_rows_as_each_multiprocessor_has() {
-        let h100 =
-            Ways { gates: gates_up_to(8), groups: 1, cluster_rows_max: cluster_rows_max(132, 4, 99), multiprocessors: 132 };
+        let h100 = Ways {
+            gates: gates_up_to(8),
+            groups: 1,
+            cluster_rows_max: cluster_rows_max(132, 4, 99),
+            multiprocessors: 132,
+        };
         assert_eq!(h100.gates, [2, 4, 6, 8]);
         let expected = [
             (1, Way::Cluster),
@@ -110,8 +114,12 @@ mod tests {
 
     #[test]
     fn two_groups_of_a_multiprocessor_take_the_time_of_their_rows() {
-        let h100 =
-            Ways { gates: gates_up_to(4), groups: 2, cluster_rows_max: cluster_rows_max(132, 6, 132), multiprocessors: 132 };
+        let h100 = Ways {
+            gates: gates_up_to(4),
+            groups: 2,
+            cluster_rows_max: cluster_rows_max(132, 6, 132),
+            multiprocessors: 132,
+        };
         let expected = [
             (132, Way::Cluster),
             (133, Way::Warp(2)),
@@ -130,8 +138,12 @@ mod tests {
 
     #[test]
     fn batches_that_go_together_count_the_groups_of_all_of_them() {
-        let h100 =
-            Ways { gates: gates_up_to(8), groups: 1, cluster_rows_max: cluster_rows_max(132, 4, 99), multiprocessors: 132 };
+        let h100 = Ways {
+            gates: gates_up_to(8),
+            groups: 1,
+            cluster_rows_max: cluster_rows_max(132, 4, 99),
+            multiprocessors: 132,
+        };
         let rtx = Ways { gates: gates_up_to(3), groups: 1, cluster_rows_max: 0, multiprocessors: 128 };
         // each line: number of keys, rows of each key, expected kernels. With one row of each key no group is full, so
         // the smallest groups are best
@@ -157,8 +169,12 @@ mod tests {
         assert_eq!([0, 1, 4, 12].map(|at_once| cluster_rows_max(16, 6, at_once)), [0, 3, 12, 16]);
         // a GPU with clusters uses them for one row at least
         assert_eq!([0, 1, usize::MAX].map(|at_once| cluster_rows_max(1, 8, at_once)), [0, 1, 1]);
-        let refused =
-            Ways { gates: gates_up_to(8), groups: 1, cluster_rows_max: cluster_rows_max(132, 4, 0), multiprocessors: 132 };
+        let refused = Ways {
+            gates: gates_up_to(8),
+            groups: 1,
+            cluster_rows_max: cluster_rows_max(132, 4, 0),
+            multiprocessors: 132,
+        };
         assert_eq!(refused.of(&[1]), Way::Warp(2));
     }
 
