@@ -82,21 +82,29 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Allocates words without clearing them. They must be written before they are read.
+    /// Allocates words without clearing them. They must be written before they are read. If the card has too little memory,
+    /// the call waits until the card has ended the work of the stream, returns the freed memory that the driver keeps for
+    /// later allocations to the card, and tries once more.
     pub fn uncleared(stream: &Arc<Stream>, words: usize) -> Result<Memory> {
         let context = stream.context();
         stream.bind()?;
         // the driver allocates no empty buffer
         let bytes = words.max(1).checked_mul(4).ok_or_else(|| Error::OutOfMemory(format!("{words} words")))?;
-        // SAFETY: the context is bound; the `Memory` made below owns the address
-        let address = unsafe {
-            if context.has_async_alloc() {
-                result::malloc_async(stream.handle(), bytes)
-            } else {
-                result::malloc_sync(bytes)
-            }
+        let allocate = || {
+            // SAFETY: the context is bound; the `Memory` made below owns the address
+            let address = unsafe {
+                if context.has_async_alloc() {
+                    result::malloc_async(stream.handle(), bytes)
+                } else {
+                    result::malloc_sync(bytes)
+                }
+            };
+            address.map_err(|error| failed(&format!("allocating {bytes} bytes"), error))
         };
-        let address = address.map_err(|error| failed(&format!("allocating {bytes} bytes"), error))?;
+        let address = with_freed_memory(allocate, || {
+            stream.drain()?;
+            give_back_freed_memory(context)
+        })?;
         Ok(Memory { address, words, stream: stream.clone() })
     }
 
@@ -125,6 +133,27 @@ impl Memory {
         unsafe { result::memset_d8_async(address, 0, 4 * words, stream.handle()) }
             .map_err(|error| failed("clearing a buffer", error))
     }
+}
+
+/// Allocates. If there is too little memory, frees memory and allocates once more. If freeing fails, the result is that
+/// failure, because it says more about the card.
+fn with_freed_memory<T>(allocate: impl Fn() -> Result<T>, free: impl FnOnce() -> Result<()>) -> Result<T> {
+    match allocate() {
+        Err(Error::OutOfMemory(_)) => free().and_then(|()| allocate()),
+        other => other,
+    }
+}
+
+/// Returns the memory that the driver keeps for later allocations, and that no allocation uses now, to the card.
+fn give_back_freed_memory(context: &CudaContext) -> Result<()> {
+    if !context.has_async_alloc() {
+        return Ok(());
+    }
+    // SAFETY: the device is one of the driver's, and the pool is that device's own
+    let trimmed = unsafe {
+        result::device::get_default_mem_pool(context.cu_device()).and_then(|pool| result::mem_pool::trim_to(pool, 0))
+    };
+    trimmed.map_err(|error| failed("returning freed memory", error))
 }
 
 impl Drop for Memory {
@@ -407,5 +436,42 @@ impl Drop for Module {
             // SAFETY: `load` loaded the module, and only this call unloads it
             let _ = unsafe { result::module::unload(self.handle) };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn memory_is_freed_once_before_an_allocation_fails() {
+        let full = || Err(Error::OutOfMemory("full".into()));
+        let (asked, freed) = (Cell::new(0), Cell::new(0));
+        let allocate = |room_after: usize| {
+            asked.set(0);
+            freed.set(0);
+            let allocate = || {
+                asked.set(asked.get() + 1);
+                if freed.get() >= room_after { Ok(7) } else { full() }
+            };
+            let free = || {
+                freed.set(freed.get() + 1);
+                Ok(())
+            };
+            (with_freed_memory(allocate, free), asked.get(), freed.get())
+        };
+        assert_eq!(allocate(0), (Ok(7), 1, 0));
+        assert_eq!(allocate(1), (Ok(7), 2, 1));
+        assert_eq!(allocate(2), (full(), 2, 1));
+        let lost = || Err(Error::Lost("gone".into()));
+        assert_eq!(
+            with_freed_memory(full, || lost().map(|_: u32| ())),
+            lost(),
+            "the card is lost while it is waited for"
+        );
+        let other: Result<u32> = Err(Error::Device("wrong".into()));
+        assert_eq!(with_freed_memory(|| other.clone(), || panic!("there is room")), other);
     }
 }
