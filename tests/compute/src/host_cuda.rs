@@ -406,7 +406,9 @@ impl HostCuda {
             return Err(Error::Unavailable(format!("{entry}: {together} groups cannot run at once")));
         }
         if clusters && cluster > 1 && self.clusters_at_once == 0 {
-            return Err(Error::Device(format!("{entry}: the card has said that it runs no clusters of {cluster} groups")));
+            return Err(Error::Device(format!(
+                "{entry}: the card has said that it runs no clusters of {cluster} groups"
+            )));
         }
         assert!(shared_bytes <= self.properties.shared_bytes_max, "{entry}: {shared_bytes} bytes");
         let mut ranges: Vec<Bound> = Vec::new();
