@@ -390,6 +390,11 @@ fn proof_key(preset: Preset, lwe_dimension: usize) -> EvaluationKey {
 }
 
 fn proof_rows(params: &Params, count: usize) -> Vec<GateRow> {
+    rows_of(params, Gate::ALL.into_iter().cycle().take(count))
+}
+
+/// Makes rows of these gates. All operands differ, and their words are pseudorandom.
+fn rows_of(params: &Params, gates: impl Iterator<Item = Gate>) -> Vec<GateRow> {
     let mut words = vec![0; params.lwe_dimension + 1];
     let mut operands = 0;
     let mut operand = || {
@@ -397,7 +402,6 @@ fn proof_rows(params: &Params, count: usize) -> Vec<GateRow> {
         xof::fill_torus(&[0xa5; 32], xof::DOMAIN_KEY_SWITCH, operands, &mut words);
         Lwe::new(words.clone())
     };
-    let gates = Gate::ALL.into_iter().cycle().take(count);
     gates.map(|gate| GateRow { gate, operands: (0..gate.arity()).map(|_| operand()).collect() }).collect()
 }
 
