@@ -177,6 +177,10 @@ fn target(architectures: &[i32], capability: (u32, u32)) -> Option<Target> {
 mod tests {
     use super::*;
 
+    /// Two installed compilers: a version, and the architectures that it knows.
+    const OLD: (Version, &[i32]) = ((12, 9), &CUDA_12_9);
+    const NEW: (Version, &[i32]) = ((13, 5), &CUDA_13_0);
+
     /// The architectures that the compilers of three CUDA releases know.
     const CUDA_12_8: [i32; 19] = [50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 120, 121, 122];
     const CUDA_12_9: [i32; 19] = [50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 103, 120, 121];
@@ -210,43 +214,41 @@ mod tests {
 
     #[test]
     fn the_compiler_is_the_newest_whose_output_the_driver_takes() {
-        let (old, new): ((Version, &[i32]), (Version, &[i32])) = (((12, 9), &CUDA_12_9), ((13, 5), &CUDA_13_0));
         let of = |installed: &[(Version, &[i32])], driver, capability| {
             choose(installed, driver, capability).map(|(at, target)| (installed[at].0, target.name))
         };
         let made = |version, name: &str| Ok((version, name.to_owned()));
         let h100 = (9, 0);
         // a driver of CUDA 12 refuses the cubins of CUDA 13
-        assert_eq!(of(&[new, old], Some((12, 4)), h100), made((12, 9), "sm_90"));
+        assert_eq!(of(&[NEW, OLD], Some((12, 4)), h100), made((12, 9), "sm_90"));
         // a driver of CUDA 13.0 takes cubins of CUDA 13.5
-        assert_eq!(of(&[new, old], Some((13, 0)), h100), made((13, 5), "sm_90"));
-        assert_eq!(of(&[new], Some((13, 0)), h100), made((13, 5), "sm_90"));
-        assert_eq!(of(&[new, old], Some((14, 1)), h100), made((13, 5), "sm_90"));
+        assert_eq!(of(&[NEW, OLD], Some((13, 0)), h100), made((13, 5), "sm_90"));
+        assert_eq!(of(&[NEW], Some((13, 0)), h100), made((13, 5), "sm_90"));
+        assert_eq!(of(&[NEW, OLD], Some((14, 1)), h100), made((13, 5), "sm_90"));
         // of a machine without a driver, whose kernels are for other machines
-        assert_eq!(of(&[new, old], None, h100), made((13, 5), "sm_90"));
+        assert_eq!(of(&[NEW, OLD], None, h100), made((13, 5), "sm_90"));
         // a card that no compiler knows needs PTX, which must not be newer than the driver
         let next = (14, 0);
-        assert_eq!(of(&[new, old], Some((13, 5)), next), made((13, 5), "compute_121"));
-        assert_eq!(of(&[new, old], Some((13, 0)), next), made((12, 9), "compute_121"));
+        assert_eq!(of(&[NEW, OLD], Some((13, 5)), next), made((13, 5), "compute_121"));
+        assert_eq!(of(&[NEW, OLD], Some((13, 0)), next), made((12, 9), "compute_121"));
         // only the older compiler knows a V100, and only the newer one knows Thor
-        assert_eq!(of(&[new, old], Some((13, 0)), (7, 0)), made((12, 9), "sm_70"));
-        assert_eq!(of(&[new, old], Some((13, 0)), (11, 0)), made((13, 5), "sm_110"));
-        assert_eq!(of(&[new, old], Some((12, 9)), (11, 0)), made((12, 9), "compute_103"));
+        assert_eq!(of(&[NEW, OLD], Some((13, 0)), (7, 0)), made((12, 9), "sm_70"));
+        assert_eq!(of(&[NEW, OLD], Some((13, 0)), (11, 0)), made((13, 5), "sm_110"));
+        assert_eq!(of(&[NEW, OLD], Some((12, 9)), (11, 0)), made((12, 9), "compute_103"));
     }
 
     #[test]
     fn a_driver_older_than_every_compiler_and_a_card_too_old_are_told_with_all_versions() {
-        let (old, new): ((Version, &[i32]), (Version, &[i32])) = (((12, 9), &CUDA_12_9), ((13, 5), &CUDA_13_0));
         let refused = |installed: &[_], driver, capability| {
             choose(installed, Some(driver), capability).expect_err("nothing suits")
         };
-        let why = refused(&[new], (12, 4), (9, 0));
+        let why = refused(&[NEW], (12, 4), (9, 0));
         assert!(why.contains("driver has CUDA 12.4") && why.contains("nvrtc 13.5"), "{why}");
         assert!(why.contains("install NVRTC of CUDA 12, or update the driver"), "{why}");
         // PTX of both is newer than this driver
-        let why = refused(&[new, old], (12, 4), (14, 0));
+        let why = refused(&[NEW, OLD], (12, 4), (14, 0));
         assert!(why.contains("driver has CUDA 12.4") && why.contains("nvrtc 13.5, nvrtc 12.9"), "{why}");
-        let why = refused(&[new], (13, 0), (7, 0));
+        let why = refused(&[NEW], (13, 0), (7, 0));
         assert!(why.contains("nvrtc 13.5 cannot compile for compute capability 7.0: the card is too old"), "{why}");
     }
 }
