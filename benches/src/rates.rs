@@ -61,7 +61,7 @@ pub struct Rates {
     pub load_shared: f64,
     /// Bytes a second from the L2 cache.
     pub l2_bytes: f64,
-    /// The barriers of groups that exchange words. Cards without clusters have [`Form::Groups`] only.
+    /// The barriers of groups that exchange words. Cards without clusters have those in global memory only.
     pub barriers: Vec<Barrier>,
 }
 
@@ -80,27 +80,35 @@ pub struct Barrier {
     pub wrong: u64,
 }
 
-/// The barriers in `blind_rotate.async`.
+/// The barriers in `blind_rotate.async`, and another form of `groups_sync` that only the benches have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// `cluster_sync_all`, with words in shared memory: orders all memory.
     ClusterAll,
     /// `cluster_sync`, with words in shared memory: orders shared memory only.
     Cluster,
-    /// `groups_sync`, with words in global memory.
+    /// `groups_sync`, with words in global memory: all threads poll.
     Groups,
+    /// A form of `groups_sync` in which one thread polls.
+    GroupsOnePolls,
 }
 
 impl Form {
     /// All barriers.
-    pub const ALL: [Form; 3] = [Form::ClusterAll, Form::Cluster, Form::Groups];
+    pub const ALL: [Form; 4] = [Form::ClusterAll, Form::Cluster, Form::Groups, Form::GroupsOnePolls];
 
-    /// The name of the function in `blind_rotate.async`.
+    /// Whether the groups exchange words in global memory, which needs no clusters.
+    fn is_of_groups(self) -> bool {
+        matches!(self, Form::Groups | Form::GroupsOnePolls)
+    }
+
+    /// The name of the function.
     pub fn name(self) -> &'static str {
         match self {
             Form::ClusterAll => "cluster_sync_all",
             Form::Cluster => "cluster_sync",
             Form::Groups => "groups_sync",
+            Form::GroupsOnePolls => "groups_sync_one_polls",
         }
     }
 }
@@ -181,9 +189,9 @@ fn barriers<G: Gpu>(gpu: &G, source: &Source, rounds: Rounds, time: Duration) ->
     let module = &gpu.compile(source)?;
     let has_clusters = gpu.properties().compute_capability >= Some(CLUSTERS_FROM);
     let mut barriers = Vec::new();
-    for form in Form::ALL.into_iter().filter(|&form| has_clusters || form == Form::Groups) {
+    for form in Form::ALL.into_iter().filter(|&form| has_clusters || form.is_of_groups()) {
         // groups that wait through global memory must all run at the same time
-        let rows = ROWS.into_iter().filter(|&rows| form != Form::Groups || rows <= gpu.properties().multiprocessors);
+        let rows = ROWS.into_iter().filter(|&rows| !form.is_of_groups() || rows <= gpu.properties().multiprocessors);
         for rows in rows {
             let [(alone_ns, wrong_alone), (read_ns, wrong_read)] = [
                 barrier(gpu, module, form, (rows, 0), rounds, time)?,
@@ -210,14 +218,14 @@ fn barrier<G: Gpu>(
     let shown = gpu.alloc((rows * 2 * ROW_GROUPS * SHOWN_WORDS) as usize)?;
     let arrived = gpu.alloc(rows as usize)?;
     let mut bind = vec![Bind::write(View::all(&out))];
-    let mut args = vec![rounds.barriers, partners];
-    match form {
-        Form::Groups => bind.extend([Bind::write(View::all(&shown)), Bind::write(View::all(&arrived))]),
-        _ => args.push(u32::from(form == Form::ClusterAll)),
+    if form.is_of_groups() {
+        bind.extend([Bind::write(View::all(&shown)), Bind::write(View::all(&arrived))]);
     }
+    let is_other_form = matches!(form, Form::ClusterAll | Form::GroupsOnePolls);
+    let args = vec![rounds.barriers, partners, u32::from(is_other_form)];
     let launch = Launch {
         module,
-        entry: if form == Form::Groups { "group_rounds" } else { "cluster_rounds" },
+        entry: if form.is_of_groups() { "group_rounds" } else { "cluster_rounds" },
         groups: [groups, 1, 1],
         threads: ROW_THREADS,
         shared_bytes: 0,

@@ -25,12 +25,10 @@ fn every_rate_is_measured_on_an_emulated_card_with_clusters_and_one_without() {
         let found = [rates.multiply, rates.multiply_high, rates.multiply_wide, rates.reduce, rates.double];
         assert!(found.into_iter().chain([rates.load_shared, rates.l2_bytes]).all(|rate| rate > 0.0), "{rates:?}");
         let forms: Vec<(Form, u32)> = rates.barriers.iter().map(|barrier| (barrier.form, barrier.rows)).collect();
-        let expected =
-            [(Form::ClusterAll, vec![1, 64, 500]), (Form::Cluster, vec![1, 64, 500]), (Form::Groups, vec![1])];
-        let expected = expected.into_iter();
-        let expected: Vec<_> =
-            expected.flat_map(|(form, rows)| rows.into_iter().map(move |rows| (form, rows))).collect();
-        assert_eq!(forms, if capability == (9, 0) { expected } else { vec![(Form::Groups, 1)] });
+        let of_clusters = [Form::ClusterAll, Form::Cluster].into_iter().filter(|_| capability == (9, 0));
+        let of_clusters = of_clusters.flat_map(|form| [1, 64, 500].map(|rows| (form, rows)));
+        let of_groups = [Form::Groups, Form::GroupsOnePolls].map(|form| (form, 1));
+        assert_eq!(forms, of_clusters.chain(of_groups).collect::<Vec<_>>());
         assert!(rates.barriers.iter().all(|barrier| barrier.wrong == 0), "{:?}", rates.barriers);
         assert!(host.properties().multiprocessors == 1);
     }
@@ -39,7 +37,7 @@ fn every_rate_is_measured_on_an_emulated_card_with_clusters_and_one_without() {
 #[test]
 fn the_kernels_compile_for_every_kind_of_card_and_are_made_of_what_they_are_named_after() {
     let Ok(compiler) = Compiler::of_this_machine() else { return };
-    for capability in [(7, 5), (8, 0), (9, 0), (12, 0)] {
+    for capability in [(7, 5), (8, 0), (9, 0), (10, 0), (12, 0)] {
         for source in sources(capability) {
             compiler.compile(&source, capability).unwrap_or_else(|error| panic!("{error}"));
         }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use kernels::backend::SILENCE_MAX;
 use kernels::cpu::host_memory_bytes;
 use kernels::tfhe::circuit::GATES_MAX;
 
@@ -58,8 +59,8 @@ pub struct Config {
     /// Device memory for the slots of circuits, in bytes, on each device. `None`: an eighth of the device's memory.
     pub arena_bytes_max: Option<u64>,
     /// How long a device with work may report nothing before the engine gives it up, in seconds. For a large batch, the
-    /// bound is 32 times the duration expected from the measured pace, if this product is larger. The default exceeds
-    /// the longest wait for a driver that works: the wait while it compiles kernels for a key of a new shape.
+    /// bound is 32 times the duration expected from the measured pace, if this product is larger. The default is
+    /// [`SILENCE_MAX`].
     pub device_silence_s_max: u64,
     /// Time between two self-tests of each detected device, in seconds. 0: no self-tests.
     pub self_test_s: u64,
@@ -88,7 +89,7 @@ impl Default for Config {
             session_circuit_rows_max: GATES_MAX,
             session_circuit_bytes_max: circuit_bytes_max.div_ceil(4),
             arena_bytes_max: None,
-            device_silence_s_max: 120,
+            device_silence_s_max: SILENCE_MAX.as_secs(),
             self_test_s: 3600,
             kernel_cache: None,
         }

@@ -3,7 +3,13 @@
 
 pub(crate) mod chunks;
 
+use std::time::Duration;
+
 use crate::error::Result;
+
+/// How long a device with work may finish nothing before it counts as lost. The time exceeds the longest wait for a driver
+/// that works: the wait while it compiles kernels for a key of a new shape.
+pub const SILENCE_MAX: Duration = Duration::from_secs(120);
 
 /// A device's description, with the limits that the engine needs.
 #[derive(Clone, Debug, PartialEq, Eq)]

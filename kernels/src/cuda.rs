@@ -31,8 +31,8 @@ use nvrtc::Compiler;
 pub use paper::{Paper, shared_bytes_max};
 use staging::Staging;
 
-/// The oldest driver that has all functions that this crate calls, in the driver's own version numbers: CUDA 12.0.
-const DRIVER_VERSION_MIN: i32 = 12_000;
+/// The version of CUDA of the oldest driver that has all functions that this crate calls.
+const DRIVER_VERSION_MIN: (i32, i32) = (12, 0);
 /// Compute capability of the first cards with clusters.
 const CLUSTERS_FROM: (u32, u32) = (9, 0);
 /// Alignment of ranges: 256 bytes, as for the driver's allocations.
@@ -189,24 +189,31 @@ impl Cuda {
 
 /// Counts the cards of this machine.
 fn count() -> Result<usize> {
-    // SAFETY: this call loads the driver's library under its usual names, and the library does nothing until one of its
-    // functions is called
-    if !unsafe { sys::is_culib_present() } {
-        return Err(Error::Unavailable("libcuda.so.1 was not found: no NVIDIA driver is installed".into()));
-    }
     let unavailable = |error| Error::Unavailable(why("counting the cards", error));
-    let mut version = 0;
-    // SAFETY: the function writes one integer. Every version of the library has the function, and it may be called
-    // before any other
-    unsafe { sys::cuDriverGetVersion(&mut version) }.result().map_err(unavailable)?;
-    if version < DRIVER_VERSION_MIN {
-        let (major, minor) = (version / 1000, version % 1000 / 10);
+    let Some((major, minor)) = driver_version().map_err(unavailable)? else {
+        return Err(Error::Unavailable("libcuda.so.1 was not found: no NVIDIA driver is installed".into()));
+    };
+    if (major, minor) < DRIVER_VERSION_MIN {
         return Err(Error::Unavailable(format!("the NVIDIA driver has CUDA {major}.{minor}; 12.0 or newer is needed")));
     }
     match CudaContext::device_count().map_err(unavailable)? {
         0 => Err(unavailable(result::DriverError(sys::CUresult::CUDA_ERROR_NO_DEVICE))),
         count => Ok(count as usize),
     }
+}
+
+/// Returns the newest version of CUDA that this machine's driver has: major and minor. `None` if the machine has no driver.
+fn driver_version() -> std::result::Result<Option<(i32, i32)>, result::DriverError> {
+    // SAFETY: this call loads the driver's library under its usual names, and the library does nothing until one of its
+    // functions is called
+    if !unsafe { sys::is_culib_present() } {
+        return Ok(None);
+    }
+    let mut version = 0;
+    // SAFETY: the function writes one integer. Every version of the library has the function, and it may be called
+    // before any other
+    unsafe { sys::cuDriverGetVersion(&mut version) }.result()?;
+    Ok(Some((version / 1000, version % 1000 / 10)))
 }
 
 /// Makes the driver keep freed memory for the next allocation. By default the driver returns freed memory to the system
@@ -304,6 +311,10 @@ impl Gpu for Cuda {
     fn groups_at_once(&self, module: &Module, entry: &'static str, threads: u32) -> Result<usize> {
         let of_a_multiprocessor = module.0.module.groups_of_a_multiprocessor(entry, threads)?;
         Ok(of_a_multiprocessor * self.properties.multiprocessors as usize)
+    }
+
+    fn clusters_at_once(&self, module: &Module, entry: &'static str, threads: u32, cluster: u32) -> Result<usize> {
+        module.0.module.clusters_at_once(entry, threads, cluster)
     }
 
     fn launch(&self, launch: &Launch<'_, Module, Buf>) -> Result<()> {

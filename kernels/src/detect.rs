@@ -3,6 +3,9 @@
 //! Every GPU must first prove itself on a few gates. A GPU that differs from the CPU in one bit is passed over, like a
 //! GPU that cannot be opened.
 
+#[cfg(feature = "wgpu")]
+mod batch_rows;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::str::FromStr;
@@ -184,7 +187,8 @@ fn reason(error: Error) -> String {
 
 #[cfg(feature = "cuda")]
 fn open_cuda(_: Choice, kernel_cache: Option<&Path>) -> (Vec<AnyDevice>, Vec<Error>) {
-    proved(Cuda::enumerate(kernel_cache), |card| AnyDevice::Cuda(Box::new(card)))
+    let cards = Cuda::enumerate(kernel_cache).into_iter().map(|card| card.map(Card::new)).collect();
+    proved(cards, |card| AnyDevice::Cuda(Box::new(card)))
 }
 
 #[cfg(not(feature = "cuda"))]
@@ -194,11 +198,26 @@ fn open_cuda(_: Choice, _: Option<&Path>) -> (Vec<AnyDevice>, Vec<Error>) {
 
 #[cfg(feature = "wgpu")]
 fn open_wgpu(choice: Choice, _: Option<&Path>) -> (Vec<AnyDevice>, Vec<Error>) {
-    let (mut devices, mut refused) = proved(Wgpu::enumerate(false), |card| AnyDevice::Wgpu(Box::new(card)));
+    let open = |software| {
+        let cards = Wgpu::enumerate(software).into_iter().map(|card| card.map(measured)).collect();
+        proved(cards, |card| AnyDevice::Wgpu(Box::new(card)))
+    };
+    let (mut devices, mut refused) = open(false);
     if devices.is_empty() && choice == Choice::Wgpu {
-        (devices, refused) = proved(Wgpu::enumerate(true), |card| AnyDevice::Wgpu(Box::new(card)));
+        (devices, refused) = open(true);
     }
     (devices, refused)
+}
+
+/// A card through wgpu, which does not tell how many groups a card runs at the same time, so the size of its batches is
+/// measured. Without a measurement the card keeps the estimate, and the proof that follows reports the card's error.
+#[cfg(feature = "wgpu")]
+fn measured(gpu: Wgpu) -> Card<Wgpu> {
+    let mut card = Card::new(gpu);
+    if let Ok(Some(rows)) = batch_rows::measured(&card) {
+        card.set_rows_max(rows);
+    }
+    card
 }
 
 #[cfg(not(feature = "wgpu"))]
@@ -213,12 +232,12 @@ fn not_built(backend: &str) -> Error {
 
 /// Returns the cards that compute the right words, and the errors of all other cards.
 #[cfg(any(feature = "cuda", feature = "wgpu"))]
-fn proved<G: Gpu>(cards: Vec<Result<G>>, device: fn(Card<G>) -> AnyDevice) -> (Vec<AnyDevice>, Vec<Error>) {
+fn proved<G: Gpu>(cards: Vec<Result<Card<G>>>, device: fn(Card<G>) -> AnyDevice) -> (Vec<AnyDevice>, Vec<Error>) {
     let (mut devices, mut refused) = (Vec::new(), Vec::new());
     for card in cards {
         let named = |card: &Card<G>, error| Error::Unavailable(format!("{}: {}", card.info().name, reason(error)));
         let proved = |card| prove(&card).map_err(|error| named(&card, error)).map(|()| card);
-        match card.map(Card::new).and_then(proved) {
+        match card.and_then(proved) {
             Ok(card) => devices.push(device(card)),
             Err(error) => refused.push(error),
         }
@@ -371,6 +390,11 @@ fn proof_key(preset: Preset, lwe_dimension: usize) -> EvaluationKey {
 }
 
 fn proof_rows(params: &Params, count: usize) -> Vec<GateRow> {
+    rows_of(params, Gate::ALL.into_iter().cycle().take(count))
+}
+
+/// Makes rows of these gates. All operands differ, and their words are pseudorandom.
+fn rows_of(params: &Params, gates: impl Iterator<Item = Gate>) -> Vec<GateRow> {
     let mut words = vec![0; params.lwe_dimension + 1];
     let mut operands = 0;
     let mut operand = || {
@@ -378,7 +402,6 @@ fn proof_rows(params: &Params, count: usize) -> Vec<GateRow> {
         xof::fill_torus(&[0xa5; 32], xof::DOMAIN_KEY_SWITCH, operands, &mut words);
         Lwe::new(words.clone())
     };
-    let gates = Gate::ALL.into_iter().cycle().take(count);
     gates.map(|gate| GateRow { gate, operands: (0..gate.arity()).map(|_| operand()).collect() }).collect()
 }
 

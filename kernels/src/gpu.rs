@@ -174,6 +174,18 @@ pub trait Gpu: Send + Sync + 'static {
         let _ = (module, entry, threads);
         Ok(self.properties().multiprocessors as usize)
     }
+    /// Returns how many clusters, each of `cluster` groups, of an entry the card runs at the same time; 0 if the card
+    /// runs no clusters of this size. The default is one cluster for each multiprocessor.
+    fn clusters_at_once(
+        &self,
+        module: &Self::Module,
+        entry: &'static str,
+        threads: u32,
+        cluster: u32,
+    ) -> Result<usize> {
+        let _ = (module, entry, threads, cluster);
+        Ok(self.properties().multiprocessors as usize)
+    }
     /// Starts a kernel. A later call may report an error of the kernel itself.
     ///
     /// # Errors

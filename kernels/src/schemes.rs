@@ -26,6 +26,11 @@ impl<G: Gpu> Card<G> {
         Card { device: gpu::Device::new(gpu, info), gates: tfhe::gpu::Kernels::default() }
     }
 
+    /// Sets the largest useful number of bootstraps in a batch ([`DeviceInfo::rows_max`]).
+    pub fn set_rows_max(&mut self, rows: usize) {
+        self.device.set_rows_max(rows);
+    }
+
     /// The GPU.
     pub fn gpu(&self) -> &G {
         self.device.gpu()

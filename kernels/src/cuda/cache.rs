@@ -7,7 +7,7 @@
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,7 +20,7 @@ const IMAGE_BYTES_MAX: u64 = 64 << 20;
 /// Largest size of all files, in bytes. The oldest files are removed first.
 const FOLDER_BYTES_MAX: u64 = 256 << 20;
 
-/// A folder of compiled kernels to which only its owner may write.
+/// A folder of compiled kernels to which only this user and root may write.
 #[derive(Clone, Debug)]
 pub struct Cache {
     folder: PathBuf,
@@ -45,12 +45,14 @@ impl Image {
 
 impl Cache {
     /// Opens the cache in this folder, which is created with mode 0700 if it is missing. `None` if the folder cannot be
-    /// created, or if its permissions let other users write kernels into it.
+    /// created, or if its owner or its permissions let other users write kernels into it.
     pub fn open(folder: &Path) -> Option<Cache> {
         // an existing folder is not an error, and the next line notices other failures
         let _ = DirBuilder::new().recursive(true).mode(0o700).create(folder);
         let metadata = fs::metadata(folder).ok()?;
-        let trusted = metadata.is_dir() && metadata.permissions().mode() & 0o022 == 0;
+        // SAFETY: the call takes no argument and cannot fail
+        let user = unsafe { libc::geteuid() };
+        let trusted = metadata.is_dir() && is_trusted(metadata.uid(), metadata.mode(), user);
         trusted.then(|| Cache { folder: folder.to_owned() })
     }
 
@@ -125,6 +127,11 @@ impl Cache {
     }
 }
 
+/// Whether a folder of this owner and mode takes writes only from this user and from root, who can write anywhere.
+fn is_trusted(owner: u32, mode: u32, user: u32) -> bool {
+    (owner == 0 || owner == user) && mode & 0o022 == 0
+}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -132,6 +139,7 @@ fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt, chown};
 
     use super::*;
 
@@ -209,6 +217,19 @@ mod tests {
         let file = folder.0.join("file");
         fs::write(&file, "").unwrap();
         assert!(Cache::open(&file).is_none() && Cache::open(&file.join("below")).is_none());
+    }
+
+    #[test]
+    fn a_folder_of_another_user_is_no_cache() {
+        assert!(is_trusted(1000, 0o40_755, 1000) && is_trusted(0, 0o40_755, 1000) && is_trusted(0, 0o40_700, 0));
+        assert!(!is_trusted(1001, 0o40_700, 1000) && !is_trusted(1001, 0o40_700, 0));
+        assert!(!is_trusted(1000, 0o40_770, 1000) && !is_trusted(0, 0o40_702, 1000));
+        let folder = Folder::new("owner");
+        assert!(Cache::open(&folder.0).is_some());
+        // only root can give a folder away
+        if chown(&folder.0, Some(12_345), None).is_ok() {
+            assert!(Cache::open(&folder.0).is_none());
+        }
     }
 
     #[test]

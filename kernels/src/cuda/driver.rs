@@ -86,21 +86,29 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Allocates words without clearing them. They must be written before they are read.
+    /// Allocates words without clearing them. They must be written before they are read. If the card has too little memory,
+    /// the call waits until the card has ended the work of the stream, returns the freed memory that the driver keeps for
+    /// later allocations to the card, and tries once more.
     pub fn uncleared(stream: &Arc<Stream>, words: usize) -> Result<Memory> {
         let context = stream.context();
         stream.bind()?;
         // the driver allocates no empty buffer
         let bytes = words.max(1).checked_mul(4).ok_or_else(|| Error::OutOfMemory(format!("{words} words")))?;
-        // SAFETY: the context is bound; the `Memory` made below owns the address
-        let address = unsafe {
-            if context.has_async_alloc() {
-                result::malloc_async(stream.handle(), bytes)
-            } else {
-                result::malloc_sync(bytes)
-            }
+        let allocate = || {
+            // SAFETY: the context is bound; the `Memory` made below owns the address
+            let address = unsafe {
+                if context.has_async_alloc() {
+                    result::malloc_async(stream.handle(), bytes)
+                } else {
+                    result::malloc_sync(bytes)
+                }
+            };
+            address.map_err(|error| failed(&format!("allocating {bytes} bytes"), error))
         };
-        let address = address.map_err(|error| failed(&format!("allocating {bytes} bytes"), error))?;
+        let address = with_freed_memory(allocate, || {
+            stream.drain()?;
+            give_back_freed_memory(context)
+        })?;
         Ok(Memory { address, words, stream: stream.clone(), reserved: None })
     }
 
@@ -118,7 +126,14 @@ impl Memory {
     /// # Panics
     /// When the addresses were not reserved.
     pub fn back(&self, words: usize) -> Result<()> {
-        self.reserved.as_ref().expect("reserved addresses").back(4 * words)
+        let reserved = self.reserved.as_ref().expect("reserved addresses");
+        with_freed_memory(
+            || reserved.back(4 * words),
+            || {
+                self.stream.drain()?;
+                give_back_freed_memory(self.stream.context())
+            },
+        )
     }
 
     /// Copies `words` words from word `at` on to another buffer, in the order of the stream.
@@ -164,6 +179,27 @@ impl Memory {
         unsafe { result::memset_d8_async(address, 0, 4 * words, stream.handle()) }
             .map_err(|error| failed("clearing a buffer", error))
     }
+}
+
+/// Allocates. If there is too little memory, frees memory and allocates once more. If freeing fails, the result is that
+/// failure, because it says more about the card.
+fn with_freed_memory<T>(allocate: impl Fn() -> Result<T>, free: impl FnOnce() -> Result<()>) -> Result<T> {
+    match allocate() {
+        Err(Error::OutOfMemory(_)) => free().and_then(|()| allocate()),
+        other => other,
+    }
+}
+
+/// Returns the memory that the driver keeps for later allocations, and that no allocation uses now, to the card.
+fn give_back_freed_memory(context: &CudaContext) -> Result<()> {
+    if !context.has_async_alloc() {
+        return Ok(());
+    }
+    // SAFETY: the device is one of the driver's, and the pool is that device's own
+    let trimmed = unsafe {
+        result::device::get_default_mem_pool(context.cu_device()).and_then(|pool| result::mem_pool::trim_to(pool, 0))
+    };
+    trimmed.map_err(|error| failed("returning freed memory", error))
 }
 
 impl Drop for Memory {
@@ -332,6 +368,35 @@ impl Module {
         Ok(groups as usize)
     }
 
+    /// Returns how many clusters, each of `cluster` groups, of an entry run at the same time, if the groups use no dynamic
+    /// shared memory. The result is 0 if the card does not run clusters of this size, as a small part of a card (MIG).
+    pub fn clusters_at_once(&self, entry: &'static str, threads: u32, cluster: u32) -> Result<usize> {
+        self.stream.bind()?;
+        let (function, mut clusters) = (self.function(entry, 0)?, 0);
+        let mut attribute = cluster_of(cluster);
+        let config = sys::CUlaunchConfig {
+            gridDimX: cluster,
+            gridDimY: 1,
+            gridDimZ: 1,
+            blockDimX: threads,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: 0,
+            hStream: self.stream.handle(),
+            attrs: &mut attribute,
+            numAttrs: 1,
+        };
+        // SAFETY: `function` belongs to this module, the attribute lives until the call returns, and the call writes one
+        // integer
+        match unsafe { sys::cuOccupancyMaxActiveClusters(&mut clusters, function, &config) }.result() {
+            Ok(()) => Ok(clusters.max(0) as usize),
+            Err(error) => match launch_failed(entry, true, error) {
+                Error::Unavailable(_) => Ok(0),
+                other => Err(other),
+            },
+        }
+    }
+
     /// Starts the kernel `entry` after all work that was started in this stream. The kernel's arguments are
     /// `addresses`, then `args`. The caller keeps the memory at the addresses alive.
     pub fn launch(
@@ -351,13 +416,7 @@ impl Module {
         let mut attribute = match configuration.together {
             Together::Alone => None,
             Together::Cluster(_) if has_cluster_of_its_own(function) => None,
-            Together::Cluster(groups) => Some(sys::CUlaunchAttribute {
-                id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
-                pad: [0; 4],
-                value: sys::CUlaunchAttributeValue {
-                    clusterDim: sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: groups, y: 1, z: 1 },
-                },
-            }),
+            Together::Cluster(groups) => Some(cluster_of(groups)),
             Together::All => Some(sys::CUlaunchAttribute {
                 id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
                 pad: [0; 4],
@@ -402,6 +461,17 @@ impl Module {
     }
 }
 
+/// The attribute of a launch in clusters of this many groups.
+fn cluster_of(groups: u32) -> sys::CUlaunchAttribute {
+    sys::CUlaunchAttribute {
+        id: sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+        pad: [0; 4],
+        value: sys::CUlaunchAttributeValue {
+            clusterDim: sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: groups, y: 1, z: 1 },
+        },
+    }
+}
+
 /// Whether the source of the function fixes the cluster size. If so, a launch must not set it.
 fn has_cluster_of_its_own(function: sys::CUfunction) -> bool {
     let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH;
@@ -416,5 +486,42 @@ impl Drop for Module {
             // SAFETY: `load` loaded the module, and only this call unloads it
             let _ = unsafe { result::module::unload(self.handle) };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn memory_is_freed_once_before_an_allocation_fails() {
+        let full = || Err(Error::OutOfMemory("full".into()));
+        let (asked, freed) = (Cell::new(0), Cell::new(0));
+        let allocate = |room_after: usize| {
+            asked.set(0);
+            freed.set(0);
+            let allocate = || {
+                asked.set(asked.get() + 1);
+                if freed.get() >= room_after { Ok(7) } else { full() }
+            };
+            let free = || {
+                freed.set(freed.get() + 1);
+                Ok(())
+            };
+            (with_freed_memory(allocate, free), asked.get(), freed.get())
+        };
+        assert_eq!(allocate(0), (Ok(7), 1, 0));
+        assert_eq!(allocate(1), (Ok(7), 2, 1));
+        assert_eq!(allocate(2), (full(), 2, 1));
+        let lost = || Err(Error::Lost("gone".into()));
+        assert_eq!(
+            with_freed_memory(full, || lost().map(|_: u32| ())),
+            lost(),
+            "the card is lost while it is waited for"
+        );
+        let other: Result<u32> = Err(Error::Device("wrong".into()));
+        assert_eq!(with_freed_memory(|| other.clone(), || panic!("there is room")), other);
     }
 }

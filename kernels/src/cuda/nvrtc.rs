@@ -4,123 +4,152 @@
 //! know the card's architecture, the output is PTX. The PTX is for the newest known architecture that is not above the
 //! card's architecture, and the driver compiles the PTX for the card.
 
-use std::ffi::{CStr, CString, c_char};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, OnceLock, PoisonError};
+mod library;
 
-use cudarc::nvrtc::result::{self, NvrtcError};
-use cudarc::nvrtc::sys;
+use std::ffi::CString;
+use std::sync::OnceLock;
 
 use super::cache::Image;
-use crate::error::{Error, Result, message_of};
+use crate::error::{Error, Result};
 use crate::gpu::Source;
+use library::{Failed, Library};
 
-/// The oldest compiler that can list its architectures and make cubins.
-const VERSION_MIN: (i32, i32) = (11, 2);
+/// The oldest compiler that is used.
+const VERSION_MIN: (i32, i32) = (12, 0);
+/// The names of the compiler's library. Several majors may be installed; the last name is that of an installation for
+/// development, of any major.
+const NAMES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
 /// Largest number of lines of a compiler's log in an error.
 const LOG_LINES_MAX: usize = 20;
 
-/// The compiler of this machine.
-#[derive(Debug)]
+/// A version of CUDA: major and minor.
+type Version = (i32, i32);
+
+/// The compilers of this machine.
 pub struct Compiler {
-    version: (i32, i32),
-    /// The architectures that the compiler knows, ascending; `90` means sm_90.
-    architectures: Vec<i32>,
-    /// Serializes compilations, because the compiler may hold locks and much memory.
-    turn: Mutex<()>,
+    /// At least one, the newest first.
+    libraries: Vec<Library>,
+    /// The version of the driver, if the machine has one.
+    driver: Option<Version>,
 }
 
 impl Compiler {
-    /// Returns the compiler of this machine. Each process loads the compiler once.
+    /// Returns the compilers of this machine. Each process loads them once.
     ///
     /// # Errors
     /// [`Error::Unavailable`] when the machine has no usable compiler. The message names the package to install.
     pub fn of_this_machine() -> Result<&'static Compiler> {
         static COMPILER: OnceLock<Result<Compiler>> = OnceLock::new();
-        let open = || {
-            // the crate that calls NVRTC panics where the library lacks a function
-            catch_unwind(Compiler::open)
-                .unwrap_or_else(|panic| Err(Error::Unavailable(format!("NVRTC cannot be used: {}", message_of(panic)))))
-        };
-        COMPILER.get_or_init(open).as_ref().map_err(Clone::clone)
+        COMPILER.get_or_init(Compiler::open).as_ref().map_err(Clone::clone)
     }
 
     fn open() -> Result<Compiler> {
-        // SAFETY: this call loads the library under its usual names; loading NVRTC has no other effect
-        if !unsafe { sys::is_culib_present() } {
-            return Err(Error::Unavailable(
-                "libnvrtc.so of CUDA 12 or 13 was not found; install NVRTC (Debian and Ubuntu: cuda-nvrtc-12-9 of NVIDIA's \
-                 repository, or libnvrtc12; Python: nvidia-cuda-nvrtc-cu12) where the dynamic linker looks, or name its \
-                 folder in LD_LIBRARY_PATH"
-                    .into(),
-            ));
+        let mut libraries: Vec<Library> = Vec::new();
+        let mut unusable = Vec::new();
+        for library in NAMES.into_iter().filter_map(Library::open) {
+            match library {
+                Ok(Library { version: (major, minor), .. }) if (major, minor) < VERSION_MIN => {
+                    unusable.push(format!("NVRTC has CUDA {major}.{minor}; {}.0 or newer is needed", VERSION_MIN.0));
+                }
+                // two names may lead to one file
+                Ok(library) if libraries.iter().any(|known| known.version == library.version) => {}
+                Ok(library) => libraries.push(library),
+                Err(why) => unusable.push(format!("NVRTC cannot be used: {why}")),
+            }
         }
-        let told = |error| Error::Unavailable(format!("NVRTC does not report its architectures: {error}"));
-        let mut version = (0, 0);
-        // SAFETY: the library is loaded, and the call writes two integers of this function
-        unsafe { sys::nvrtcVersion(&mut version.0, &mut version.1) }.result().map_err(told)?;
-        if version < VERSION_MIN {
-            let (major, minor) = version;
-            return Err(Error::Unavailable(format!("NVRTC has CUDA {major}.{minor}; 12.0 or newer is needed")));
+        if libraries.is_empty() {
+            unusable.sort_unstable();
+            unusable.dedup();
+            return Err(Error::Unavailable(match unusable.is_empty() {
+                true => {
+                    "libnvrtc.so of CUDA 12 or 13 was not found; install NVRTC (Debian and Ubuntu: cuda-nvrtc-12-9 of \
+                         NVIDIA's repository, or libnvrtc12; Python: nvidia-cuda-nvrtc-cu12) where the dynamic linker \
+                         looks, or name its folder in LD_LIBRARY_PATH"
+                        .into()
+                }
+                false => unusable.join("; "),
+            }));
         }
-        let mut count = 0;
-        // SAFETY: as for the version; the call writes one integer
-        unsafe { sys::nvrtcGetNumSupportedArchs(&mut count) }.result().map_err(told)?;
-        let mut architectures = vec![0; count as usize];
-        // SAFETY: the vector has room for the number of architectures that the call above returned
-        unsafe { sys::nvrtcGetSupportedArchs(architectures.as_mut_ptr()) }.result().map_err(told)?;
-        architectures.sort_unstable();
-        Ok(Compiler { version, architectures, turn: Mutex::default() })
+        libraries.sort_unstable_by_key(|library| std::cmp::Reverse(library.version));
+        Ok(Compiler { libraries, driver: super::driver_version().ok().flatten() })
     }
 
-    /// Returns the compiler's name and version: `nvrtc 12.9`.
+    /// Returns the names and versions of the compilers, the newest first: `nvrtc 13.0, nvrtc 12.9`.
     pub fn name(&self) -> String {
-        format!("nvrtc {}.{}", self.version.0, self.version.1)
+        self.libraries.iter().map(|library| name(library.version)).collect::<Vec<_>>().join(", ")
     }
 
-    /// Whether the compiler makes binaries for this compute capability.
-    pub fn knows(&self, (major, minor): (u32, u32)) -> bool {
-        self.architectures.contains(&((10 * major + minor) as i32))
+    /// Whether a compiler makes binaries for this compute capability that the machine's driver takes.
+    pub fn knows(&self, capability: (u32, u32)) -> bool {
+        self.choose(capability).is_ok_and(|(_, target)| target.binary)
     }
 
     /// Compiles a source for a card of this compute capability.
     ///
     /// # Errors
-    /// [`Error::Compile`] with the compiler's log when compilation fails. Also [`Error::Compile`] when the card is
-    /// older than every architecture that the compiler knows, or the library lacks a function.
+    /// [`Error::Compile`] with the compiler's log when compilation fails. Also [`Error::Compile`] when no compiler's
+    /// output suits the card and the driver; the message names the versions.
     pub fn compile(&self, source: &Source, capability: (u32, u32)) -> Result<Image> {
-        catch_unwind(AssertUnwindSafe(|| self.image(source, capability))).unwrap_or_else(|panic| {
-            Err(Error::Compile(format!("{}: NVRTC cannot be used: {}", source.stem, message_of(panic))))
-        })
-    }
-
-    fn image(&self, source: &Source, capability: (u32, u32)) -> Result<Image> {
-        let Target { name: target, binary } = target(&self.architectures, capability).ok_or_else(|| {
-            let (major, minor) = capability;
-            Error::Compile(format!(
-                "{}: {} cannot compile for compute capability {major}.{minor}: the card is too old; install NVRTC of CUDA 12",
-                source.stem,
-                self.name()
-            ))
-        })?;
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let stem = source.stem;
+        let (at, target) = self.choose(capability).map_err(|why| Error::Compile(format!("{stem}: {why}")))?;
+        let library = &self.libraries[at];
         let text = CString::new(source.text.as_str())
-            .map_err(|_| Error::Compile(format!("{}: the source contains a zero byte", source.stem)))?;
-        let program = Program::new(&text).map_err(|error| self.failed(source, &target, error, ""))?;
-        // SAFETY: the program was made and is not yet destroyed
-        let compiled = unsafe {
-            result::compile_program(program.0, &[format!("--gpu-architecture={target}"), "--std=c++17".into()])
-        };
-        compiled.map_err(|error| self.failed(source, &target, error, &program.log()))?;
-        let bytes = if binary { program.cubin() } else { program.ptx() };
-        let bytes = bytes.map_err(|error| self.failed(source, &target, error, ""))?;
-        Ok(Image { compiler: self.name(), bytes })
+            .map_err(|_| Error::Compile(format!("{stem}: the source contains a zero byte")))?;
+        let options = [format!("--gpu-architecture={}", target.name), "--std=c++17".into()];
+        let compiler = name(library.version);
+        let bytes = library.compile(&text, &options, target.binary).map_err(|Failed { error, log }| {
+            let log: Vec<&str> = log.lines().take(LOG_LINES_MAX).collect();
+            Error::Compile(format!("{stem} for {} by {compiler}: {error}\n{}", target.name, log.join("\n")))
+        })?;
+        Ok(Image { compiler, bytes })
     }
 
-    fn failed(&self, source: &Source, target: &str, error: NvrtcError, log: &str) -> Error {
-        let log: Vec<&str> = log.lines().take(LOG_LINES_MAX).collect();
-        Error::Compile(format!("{} for {target} by {}: {error}\n{}", source.stem, self.name(), log.join("\n")))
+    fn choose(&self, capability: (u32, u32)) -> std::result::Result<(usize, Target), String> {
+        let installed: Vec<_> =
+            self.libraries.iter().map(|library| (library.version, &library.architectures[..])).collect();
+        choose(&installed, self.driver, capability)
     }
+}
+
+fn name((major, minor): Version) -> String {
+    format!("nvrtc {major}.{minor}")
+}
+
+/// Chooses one of the installed compilers, the newest first, and its target for a card. Each compiler has a version and
+/// its architectures, ascending. `driver` is the driver's version; without a driver, every compiler suits.
+///
+/// A driver loads cubins of its own and of earlier majors, also of a later minor, and PTX only up to its own version. So
+/// the choice is the newest compiler of a major up to the driver's that makes a cubin for the card; else the newest
+/// compiler up to the driver's version that makes PTX. The error names all versions.
+fn choose(
+    installed: &[(Version, &[i32])],
+    driver: Option<Version>,
+    capability: (u32, u32),
+) -> std::result::Result<(usize, Target), String> {
+    let targets = || {
+        installed.iter().enumerate().filter_map(|(at, (version, architectures))| {
+            target(architectures, capability).map(|target| (at, *version, target))
+        })
+    };
+    let binary =
+        targets().find(|(_, (major, _), target)| target.binary && driver.is_none_or(|driver| *major <= driver.0));
+    let text =
+        || targets().find(|(_, version, target)| !target.binary && driver.is_none_or(|driver| *version <= driver));
+    if let Some((at, _, target)) = binary.or_else(text) {
+        return Ok((at, target));
+    }
+    let compilers: Vec<String> = installed.iter().map(|(version, _)| name(*version)).collect();
+    let ((major, minor), compilers) = (capability, compilers.join(", "));
+    Err(match driver.filter(|_| targets().next().is_some()) {
+        Some(driver) => format!(
+            "the driver has CUDA {}.{}, which is too old for what {compilers} makes for compute capability \
+             {major}.{minor}; install NVRTC of CUDA {}, or update the driver",
+            driver.0, driver.1, driver.0
+        ),
+        None => format!(
+            "{compilers} cannot compile for compute capability {major}.{minor}: the card is too old; install NVRTC of CUDA 12"
+        ),
+    })
 }
 
 /// The target architecture of a compilation.
@@ -144,52 +173,13 @@ fn target(architectures: &[i32], capability: (u32, u32)) -> Option<Target> {
     Some(Target { name: format!("compute_{newest}"), binary: false })
 }
 
-/// A program in compilation.
-struct Program(sys::nvrtcProgram);
-
-impl Program {
-    fn new(text: &CStr) -> std::result::Result<Program, NvrtcError> {
-        result::create_program(text, None).map(Program)
-    }
-
-    /// Returns the compiler's log of the program.
-    fn log(&self) -> String {
-        // SAFETY: the program was made and is not yet destroyed
-        let log = unsafe { result::get_program_log(self.0) }.unwrap_or_default();
-        String::from_utf8_lossy(&bytes_of(log)).trim_end_matches('\0').to_owned()
-    }
-
-    fn cubin(&self) -> std::result::Result<Vec<u8>, NvrtcError> {
-        let mut size = 0;
-        // SAFETY: the program is compiled, and the call writes one integer
-        unsafe { sys::nvrtcGetCUBINSize(self.0, &mut size) }.result()?;
-        let mut bytes = vec![0u8; size];
-        // SAFETY: the vector has room for the number of bytes that the call above returned
-        unsafe { sys::nvrtcGetCUBIN(self.0, bytes.as_mut_ptr().cast::<c_char>()) }.result()?;
-        Ok(bytes)
-    }
-
-    /// Returns the PTX, with a zero byte at its end.
-    fn ptx(&self) -> std::result::Result<Vec<u8>, NvrtcError> {
-        // SAFETY: the program is compiled
-        unsafe { result::get_ptx(self.0) }.map(bytes_of)
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        // SAFETY: `new` made the program, and only this call destroys it
-        let _ = unsafe { result::destroy_program(self.0) };
-    }
-}
-
-fn bytes_of(characters: Vec<c_char>) -> Vec<u8> {
-    characters.into_iter().map(|character| character as u8).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Two installed compilers: a version, and the architectures that it knows.
+    const OLD: (Version, &[i32]) = ((12, 9), &CUDA_12_9);
+    const NEW: (Version, &[i32]) = ((13, 5), &CUDA_13_0);
 
     /// The architectures that the compilers of three CUDA releases know.
     const CUDA_12_8: [i32; 19] = [50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 120, 121, 122];
@@ -220,5 +210,45 @@ mod tests {
         assert_eq!(of(&CUDA_12_9, (7, 0)), cubin("sm_70"));
         assert_eq!(of(&CUDA_13_0, (7, 0)), None);
         assert_eq!(of(&[], (9, 0)), None);
+    }
+
+    #[test]
+    fn the_compiler_is_the_newest_whose_output_the_driver_takes() {
+        let of = |installed: &[(Version, &[i32])], driver, capability| {
+            choose(installed, driver, capability).map(|(at, target)| (installed[at].0, target.name))
+        };
+        let made = |version, name: &str| Ok((version, name.to_owned()));
+        let h100 = (9, 0);
+        // a driver of CUDA 12 refuses the cubins of CUDA 13
+        assert_eq!(of(&[NEW, OLD], Some((12, 4)), h100), made((12, 9), "sm_90"));
+        // a driver of CUDA 13.0 takes cubins of CUDA 13.5
+        assert_eq!(of(&[NEW, OLD], Some((13, 0)), h100), made((13, 5), "sm_90"));
+        assert_eq!(of(&[NEW], Some((13, 0)), h100), made((13, 5), "sm_90"));
+        assert_eq!(of(&[NEW, OLD], Some((14, 1)), h100), made((13, 5), "sm_90"));
+        // of a machine without a driver, whose kernels are for other machines
+        assert_eq!(of(&[NEW, OLD], None, h100), made((13, 5), "sm_90"));
+        // a card that no compiler knows needs PTX, which must not be newer than the driver
+        let next = (14, 0);
+        assert_eq!(of(&[NEW, OLD], Some((13, 5)), next), made((13, 5), "compute_121"));
+        assert_eq!(of(&[NEW, OLD], Some((13, 0)), next), made((12, 9), "compute_121"));
+        // only the older compiler knows a V100, and only the newer one knows Thor
+        assert_eq!(of(&[NEW, OLD], Some((13, 0)), (7, 0)), made((12, 9), "sm_70"));
+        assert_eq!(of(&[NEW, OLD], Some((13, 0)), (11, 0)), made((13, 5), "sm_110"));
+        assert_eq!(of(&[NEW, OLD], Some((12, 9)), (11, 0)), made((12, 9), "compute_103"));
+    }
+
+    #[test]
+    fn a_driver_older_than_every_compiler_and_a_card_too_old_are_told_with_all_versions() {
+        let refused = |installed: &[_], driver, capability| {
+            choose(installed, Some(driver), capability).expect_err("nothing suits")
+        };
+        let why = refused(&[NEW], (12, 4), (9, 0));
+        assert!(why.contains("driver has CUDA 12.4") && why.contains("nvrtc 13.5"), "{why}");
+        assert!(why.contains("install NVRTC of CUDA 12, or update the driver"), "{why}");
+        // PTX of both is newer than this driver
+        let why = refused(&[NEW, OLD], (12, 4), (14, 0));
+        assert!(why.contains("driver has CUDA 12.4") && why.contains("nvrtc 13.5, nvrtc 12.9"), "{why}");
+        let why = refused(&[NEW], (13, 0), (7, 0));
+        assert!(why.contains("nvrtc 13.5 cannot compile for compute capability 7.0: the card is too old"), "{why}");
     }
 }

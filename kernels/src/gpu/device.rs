@@ -25,6 +25,11 @@ impl<G: Gpu> Device<G> {
         Device { gpu, info, compiler, scratch, rows, keys }
     }
 
+    /// Sets the largest useful number of bootstraps in a batch ([`DeviceInfo::rows_max`]).
+    pub fn set_rows_max(&mut self, rows: usize) {
+        self.info.rows_max = rows;
+    }
+
     /// The card.
     pub fn gpu(&self) -> &G {
         &self.gpu

@@ -105,6 +105,11 @@ impl<G: Gpu> Stem<G> {
         gpu.groups_at_once(&self.module, entry, self.threads)
     }
 
+    /// Returns how many clusters, each of `cluster` groups, of an entry run on the card at the same time.
+    pub fn clusters_at_once(&self, gpu: &G, entry: &'static str, cluster: u32) -> Result<usize> {
+        gpu.clusters_at_once(&self.module, entry, self.threads, cluster)
+    }
+
     /// Makes a grid of these groups without clusters, with the threads that the stem is compiled for.
     pub fn grid(&self, groups: [u32; 3]) -> Grid {
         Grid { groups, threads: self.threads, shared_bytes: 0, cluster: 1 }

@@ -15,7 +15,8 @@ use crate::gpu::{Language, Properties};
 const MEMORY_BYTES_MAX: u64 = 2 << 30;
 
 /// wgpu does not report the number of multiprocessors either. The numbers here are those of a small card of each kind.
-/// They determine only how many rows a batch should have.
+/// They determine how many rows a launch may have, and how many rows a batch should have if this cannot be measured
+/// (`detect/batch_rows.rs`).
 const MULTIPROCESSORS_DISCRETE: u32 = 32;
 const MULTIPROCESSORS_INTEGRATED: u32 = 8;
 

@@ -17,6 +17,7 @@ use ::wgpu::{
 };
 
 use super::Allocated;
+use crate::backend::SILENCE_MAX;
 use crate::error::{Error, Result};
 use crate::gpu::recordings::Recordings;
 pub(super) use recording::Recording;
@@ -30,8 +31,8 @@ const ARGUMENTS_MAX: usize = 16;
 /// A write of more words than this is submitted at once, so that written words do not accumulate on the host.
 const WRITE_WORDS_WAITING_MAX: usize = 1 << 20;
 
-/// A card is lost if it finishes nothing during this many waits of [`WAIT`].
-const WAITS_MAX: u32 = 60;
+/// A card is lost if it finishes nothing during this many waits of [`WAIT`], which are [`SILENCE_MAX`] together.
+const WAITS_MAX: u32 = (SILENCE_MAX.as_secs() / WAIT.as_secs()) as u32;
 const WAIT: Duration = Duration::from_secs(5);
 
 /// A device with its queue.
@@ -376,7 +377,7 @@ impl Queue {
             self.alive()?;
             waits = if self.state.submissions_done.load(Ordering::Relaxed) == done { waits + 1 } else { 0 };
         }
-        self.state.lose(format!("the card finished no work for {} s", WAITS_MAX as u64 * WAIT.as_secs()));
+        self.state.lose(format!("the card finished no work for {} s", SILENCE_MAX.as_secs()));
         self.alive()
     }
 

@@ -145,6 +145,7 @@ pub fn cases() -> impl Iterator<Item = Case> {
         Case::small("arena/gates whose ciphertexts are in several chunks", chunked),
         Case::small("arena/an arena that cannot grow is unchanged", too_much),
         Case::small("arena/rows are read without a batch", read),
+        Case::small("arena/scattered rows are read with a batch", scattered),
         Case::small("arena/a batch without gates and reads", nothing),
         Case::small("arena/a slot beyond the arena", beyond),
         batches_in_parts,
@@ -239,6 +240,17 @@ fn too_much(device: &Device) {
     bench.check(&[(Gate::And, &[0, 2], 1)], &[0, 1, 2]);
     bench.grow(5);
     bench.check(&[(Gate::And, &[0, 2], 4)], &[4, 3, 1]);
+}
+
+/// Checks batches that read more pieces of memory than a CUDA card reads one by one, from one chunk and from several.
+fn scattered(device: &Device) {
+    for sizes in [&[16][..], &[3, 5, 16]] {
+        let mut bench = Bench::grown(device.open(1), sizes);
+        bench.write(0, 16, 9);
+        let reads = [15, 0, 2, 4, 6, 8, 10, 12, 14, 1, 1];
+        bench.check(&[(Gate::Not, &[2], 2), (Gate::And, &[0, 3], 10)], &reads);
+        bench.check(&[], &reads);
+    }
 }
 
 /// Checks reads without a batch, from one chunk and from several chunks. They read rows in any order, the same row

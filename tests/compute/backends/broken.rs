@@ -140,6 +140,74 @@ const FAST_SLIPS: [Slip; 8] = [
     },
 ];
 
+/// The barriers of `blind_rotate.cluster` on a card of capability 9.0, each taken away.
+const CLUSTER_BARRIERS: [Slip; 8] = [
+    Slip {
+        name: "cluster: the start of the accumulator is not awaited",
+        stem: "blind_rotate.cluster",
+        from: "__syncthreads();\n\n    for (unsigned step",
+        nth: 0,
+        to: "for (unsigned step",
+    },
+    Slip {
+        name: "cluster: far words are not awaited",
+        stem: "blind_rotate.cluster",
+        from: "to_row(row, t, T, v);\n    __syncthreads();",
+        nth: 0,
+        to: "to_row(row, t, T, v);",
+    },
+    Slip {
+        name: "cluster: mid words are not awaited",
+        stem: "blind_rotate.cluster",
+        from: "__syncwarp();\n    load_near(",
+        nth: 0,
+        to: "load_near(",
+    },
+    Slip {
+        name: "cluster: near words are not awaited",
+        stem: "blind_rotate.cluster",
+        from: "__syncwarp();\n    from_row(",
+        nth: 0,
+        to: "from_row(",
+    },
+    Slip {
+        name: "cluster: mid words are not awaited on the way back",
+        stem: "blind_rotate.cluster",
+        from: "__syncthreads();\n    from_row(row, t, T, v);",
+        nth: 0,
+        to: "from_row(row, t, T, v);",
+    },
+    Slip {
+        name: "cluster: partners are not awaited at all",
+        stem: "blind_rotate.cluster",
+        from: "if (CLUSTERS) cluster_sync();\n        else",
+        nth: 0,
+        to: "if (!CLUSTERS)",
+    },
+    Slip {
+        name: "cluster: the accumulator of a step is not awaited",
+        stem: "blind_rotate.cluster",
+        from: "__syncthreads();\n    }\n    if (level == 0)",
+        nth: 0,
+        to: "}\n    if (level == 0)",
+    },
+    Slip {
+        name: "cluster: a group ends while partners read its values",
+        stem: "blind_rotate.cluster",
+        from: "if (CLUSTERS) cluster_sync();  // partners",
+        nth: 0,
+        to: "// partners",
+    },
+];
+/// The barrier of groups that exchange values in global memory, on a card of capability 8.0.
+const GROUPS_BARRIER: Slip = Slip {
+    name: "cluster: groups without clusters do not wait for each other",
+    stem: "blind_rotate.cluster",
+    from: "else groups_sync(arrived + gate, ROWS * (step + 1));",
+    nth: 0,
+    to: "else __syncthreads();",
+};
+
 /// A key and inputs, and the results that the definition gives for them.
 pub struct Expected {
     key: EvaluationKey,
@@ -202,11 +270,14 @@ pub fn cases() -> impl Iterator<Item = Case> {
         case(slip.name.into(), move |host| notice(expected.get_or_init(Expected::plain), &slip, host))
     });
     let expected = [1, 8].map(|rows| (rows, Arc::new(OnceLock::new())));
-    let fast = FAST_SLIPS.into_iter().map(move |slip| {
+    let fast = FAST_SLIPS.into_iter().chain(CLUSTER_BARRIERS).map(|slip| (slip, ((9, 0), 1)));
+    // a card of capability 8.0 needs a multiprocessor for each group of a row
+    let fast = fast.chain([(GROUPS_BARRIER, ((8, 0), 8))]);
+    let fast = fast.map(move |(slip, (capability, multiprocessors))| {
         let (rows, expected) = expected[usize::from(slip.stem == "blind_rotate.warp")].clone();
         case(slip.name.into(), move |host| {
             let host = host.with_properties(|properties| {
-                (properties.compute_capability, properties.multiprocessors) = (Some((9, 0)), 1)
+                (properties.compute_capability, properties.multiprocessors) = (Some(capability), multiprocessors);
             });
             notice(expected.get_or_init(|| Expected::new(FAST_SHAPE, rows)), &slip, host);
         })

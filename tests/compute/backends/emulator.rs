@@ -28,7 +28,7 @@ enum Expect {
 }
 use Expect::{Failure, Word};
 
-const KERNELS: [Kernel; 16] = [
+const KERNELS: [Kernel; 17] = [
     Kernel {
         name: "shared memory and barriers",
         body: "__shared__ unsigned words[64];
@@ -177,6 +177,18 @@ const KERNELS: [Kernel; 16] = [
                unsigned t = threadIdx.x;
                words[t] = in[t];
                __syncthreads();
+               out[blockIdx.x * 64 + t] = remote(words, cluster_rank() ^ 1)[t];",
+        groups: 2,
+        threads: 64,
+        cluster: 2,
+        expect: Failure("threads race"),
+    },
+    Kernel {
+        name: "a group that ends before its partners have read its shared memory",
+        body: "__shared__ unsigned words[64];
+               unsigned t = threadIdx.x;
+               words[t] = in[t];
+               cluster_sync();
                out[blockIdx.x * 64 + t] = remote(words, cluster_rank() ^ 1)[t];",
         groups: 2,
         threads: 64,

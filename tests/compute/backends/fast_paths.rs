@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use kernels::Card;
 use kernels::tfhe::{Gates, Stems};
+use tests_compute::host_cuda::HostCuda;
 use tests_compute::naive::gates;
 
 use crate::Case;
@@ -66,16 +67,32 @@ pub fn cases() -> impl Iterator<Item = Case> {
         on: |device| device.name == "cuda-host-sm90",
         ..Case::fast_path("fast_paths/clusters that the card refuses", |_| refused((9, 0)))
     };
-    bootstraps().chain([shapes, launches, clusters])
+    let none = Case {
+        on: |device| device.name == "cuda-host-sm90",
+        ..Case::fast_path("fast_paths/clusters that the card says it does not run", |_| no_clusters())
+    };
+    bootstraps().chain([shapes, launches, clusters, none])
 }
 
 /// Checks a card that refuses launches whose groups wait for each other, because other processes use the card too, or
 /// because the card is a small part of one. The backend must then compute the rows on another path at once.
 fn refused(capability: (u32, u32)) {
+    let host = emulated(capability, 8).expect("trials run only on machines with the backend");
+    computes_one_row(host.with_groups_together(0));
+}
+
+/// Checks a card that answers, when it is asked, that it runs no clusters of the kernel's size. The backend must never
+/// launch clusters.
+fn no_clusters() {
+    let host = emulated((9, 0), 8).expect("trials run only on machines with the backend");
+    computes_one_row(host.with_clusters_at_once(0));
+}
+
+/// Checks that batches of one row, which fast cards compute by groups that wait for each other, are right.
+fn computes_one_row(host: HostCuda) {
     let key = key(SHAPES[3].params(), Bodies::Random, 11);
     let inputs = torus_rows(1, key.params.lwe_dimension + 1, 12);
     let expected = gates::bootstrap(&key, &inputs);
-    let host = emulated(capability, 8).expect("trials run only on machines with the backend").with_groups_together(0);
     let backend = Card::new(host);
     let loaded = backend.load_key(&key).expect("a small key fits");
     for _ in 0..2 {

@@ -89,6 +89,10 @@ impl<G: Gpu> Gpu for Junk<G> {
     fn copy(&self, from: &Self::Buf, from_at: usize, to: &Self::Buf, to_at: usize, words: usize) -> Result<()> {
         self.gpu.copy(&from.inner, from_at, &to.inner, to_at, words)
     }
+    fn clusters_at_once(&self, module: &G::Module, entry: &'static str, threads: u32, cluster: u32) -> Result<usize> {
+        self.gpu.clusters_at_once(module, entry, threads, cluster)
+    }
+
     fn groups_at_once(&self, module: &G::Module, entry: &'static str, threads: u32) -> Result<usize> {
         self.gpu.groups_at_once(module, entry, threads)
     }

@@ -65,6 +65,7 @@ fn main() -> ExitCode {
     trials.push(trial("budget/catches_what_spills".into(), Box::new(what_spills_is_caught)));
     trials.push(trial("compiler/says_what_is_wrong".into(), Box::new(a_broken_kernel_is_named)));
     trials.push(trial("compiler/compiles_for_newer_cards".into(), Box::new(newer_cards_get_text_for_their_driver)));
+    trials.push(trial("barriers/of_newer_and_older_compilers".into(), Box::new(both_forms_of_a_barrier_compile)));
     let all = arguments.filter.is_none() && !ignored;
     let conclusion = run(&arguments, trials);
     print_table(&table);
@@ -190,5 +191,32 @@ fn newer_cards_get_text_for_their_driver() -> Result<(), Failed> {
     let image = compiler.compile(&source("spills", SPILLS), (99, 0))?;
     let text = String::from_utf8(image.bytes).map_err(|_| "not text")?;
     assert!(text.contains(".target sm_") && text.ends_with('\0'));
+    Ok(())
+}
+
+/// The barrier of clusters has a form for compilers from CUDA 12.7 on and a form for older ones. This compiler is new, so
+/// the older form is made by telling the text another version.
+fn both_forms_of_a_barrier_compile() -> Result<(), Failed> {
+    let compiler = Compiler::of_this_machine()?;
+    let helpers = include_str!("../../../shaders/blind_rotate.async.cu");
+    let kernel = r#"
+extern "C" __global__ void barriers(unsigned* arrived) {
+    cluster_sync();
+    groups_sync(arrived, 8);
+}
+"#;
+    let new = [helpers, kernel].concat();
+    let old = new.replace("__CUDACC_VER_MAJOR__", "12").replace("__CUDACC_VER_MINOR__", "6");
+    assert_ne!(new, old, "the text asks for the compiler's version");
+    for (text, is_new) in [(new, true), (old, false)] {
+        for capability in [(9, 0), (10, 0), (12, 0)] {
+            compile(&source("barriers", &text), capability)?;
+        }
+        // PTX of the newest architecture
+        let image = compiler.compile(&source("barriers", &text), (99, 0))?;
+        let ptx = String::from_utf8(image.bytes).map_err(|_| "not text")?;
+        let forms = ["fence.release.sync_restrict::shared::cta", "barrier.cluster.arrive.release"];
+        assert_eq!(forms.map(|form| ptx.contains(form)), [is_new, !is_new], "{ptx}");
+    }
     Ok(())
 }

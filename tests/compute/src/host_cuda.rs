@@ -54,6 +54,8 @@ pub struct HostCuda {
     together_max: u32,
     /// Whether the card reserves addresses.
     reserves: bool,
+    /// The card's answer to the question how many clusters run at the same time.
+    clusters_at_once: usize,
     /// Address of the next buffer.
     address: AtomicU64,
     recordings: Arc<Recordings<()>>,
@@ -171,6 +173,7 @@ impl HostCuda {
             alter: None,
             together_max: u32::MAX,
             reserves: true,
+            clusters_at_once: usize::MAX,
             address,
             recordings,
             replays,
@@ -201,6 +204,13 @@ impl HostCuda {
     /// cards with clusters. Cards that other processes use at the same time and small parts of cards have such a bound.
     pub fn with_groups_together(mut self, most: u32) -> HostCuda {
         self.together_max = most;
+        self
+    }
+
+    /// Returns the card with this number of clusters that run at the same time. If the number is 0, the card says so when
+    /// it is asked, and a launch of clusters is an error of the device.
+    pub fn with_clusters_at_once(mut self, clusters: usize) -> HostCuda {
+        self.clusters_at_once = clusters;
         self
     }
 
@@ -370,6 +380,10 @@ impl Gpu for HostCuda {
         Ok(())
     }
 
+    fn clusters_at_once(&self, _: &Module, _: &'static str, _: u32, _: u32) -> Result<usize> {
+        Ok(self.clusters_at_once)
+    }
+
     fn launch(&self, launch: &Launch<'_, Module, Buf>) -> Result<()> {
         self.prepared(launch)?.map_or(Ok(()), |prepared| self.run(&prepared))
     }
@@ -429,6 +443,11 @@ impl HostCuda {
         let together = if clusters { cluster } else { all };
         if cluster > 1 && together > self.together_max {
             return Err(Error::Unavailable(format!("{entry}: {together} groups cannot run at once")));
+        }
+        if clusters && cluster > 1 && self.clusters_at_once == 0 {
+            return Err(Error::Device(format!(
+                "{entry}: the card has said that it runs no clusters of {cluster} groups"
+            )));
         }
         assert!(shared_bytes <= self.properties.shared_bytes_max, "{entry}: {shared_bytes} bytes");
         let mut ranges: Vec<Bound> = Vec::new();

@@ -24,9 +24,13 @@ use std::ops::Range;
 use super::key::Key;
 use super::limits::rows_at_once;
 use crate::error::Result;
-use crate::gpu::{Arena, Device, Gpu, Pending, PendingRead};
+use crate::gpu::{Arena, Device, Gpu, Language, Pending, PendingRead};
 use crate::tfhe::{Gate, KeyedGates, LevelRows, SlotGate};
 use together::{Step, parts};
+
+/// Largest number of pieces of memory that a CUDA card reads one by one. Each piece is a call of the driver, so a kernel
+/// gathers more pieces.
+const PIECES_MAX: usize = 8;
 
 /// A batch on a card.
 pub type Batch<'a, G> = KeyedGates<'a, Key<G>, Arena<G>>;
@@ -62,13 +66,21 @@ fn sequences<G: Gpu>(batches: &[Batch<'_, G>]) -> Vec<Vec<usize>> {
     sequences
 }
 
+/// Whether a kernel should gather the rows that a batch reads. WGSL cards copy the pieces in one submission.
+fn is_scattered<G: Gpu>(gpu: &G, batch: &Batch<'_, G>) -> bool {
+    let pieces = || batch.arena.reads(batch.reads).ranges.len();
+    gpu.properties().language == Language::Cuda && batch.reads.len() > PIECES_MAX && pieces() > PIECES_MAX
+}
+
 /// Starts the batches with these indices, which have equal parameters, and starts the reads that they request.
 fn start<G: Gpu>(device: &Device<G>, batches: &[Batch<'_, G>], places: &[usize]) -> Result<Vec<PendingRead<G>>> {
     let sequence: Vec<&Batch<'_, G>> = places.iter().map(|&at| &batches[at]).collect();
     let reading: Vec<usize> = places.iter().copied().filter(|&at| !batches[at].reads.is_empty()).collect();
-    // if several arenas are read, the last part copies their words to one place, so that the host waits only once
+    // if several arenas or many pieces of one arena are read, the last part copies their words to one place, so that the
+    // host waits only once
+    let gathers = reading.len() > 1 || reading.iter().any(|&at| is_scattered(device.gpu(), &batches[at]));
     let copied: Vec<&Batch<'_, G>> =
-        if reading.len() > 1 { reading.iter().map(|&at| &batches[at]).collect() } else { Vec::new() };
+        if gathers { reading.iter().map(|&at| &batches[at]).collect() } else { Vec::new() };
     let levels: Vec<Vec<LevelRows>> = sequence.iter().map(|batch| batch.levels()).collect();
     let last = levels.iter().map(Vec::len).max().unwrap_or(1) - 1;
     for level in 0..last {

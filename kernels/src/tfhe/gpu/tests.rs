@@ -147,6 +147,25 @@ fn a_batch_that_reads_nothing_is_done_when_its_last_kernel_is() {
 }
 
 #[test]
+fn more_than_eight_pieces_are_gathered_by_a_kernel_before_one_read() {
+    let params = [Preset::Fast128.params()];
+    let gates = [gate(Gate::Not, 3)];
+    // slots 6 and 7 are neighbours, so nine slots are eight pieces
+    let few = [&[6, 7][..], &[0, 2, 4, 0, 2, 4, 0]].concat();
+    let many = [&few[..], &[2]].concat();
+    for (reads, gathering) in [(&few, &[][..]), (&many, &["linear"])] {
+        let found = asked(&told(4), &params, &gates, reads);
+        assert_eq!(found, [&["write", "negate"], gathering, &["read", "finish"]].concat(), "{reads:?}");
+        // a batch that only reads
+        let found = asked(&told(4), &params, &[], reads);
+        let written = if gathering.is_empty() { &[][..] } else { &["write"] };
+        assert_eq!(found, [written, gathering, &["read", "finish"]].concat(), "{reads:?}");
+        let found = asked(&device_of(Told::of_wgsl()), &params, &gates, reads);
+        assert_eq!(found, ["write", "negate", "read", "finish"], "{reads:?}");
+    }
+}
+
+#[test]
 fn no_launch_has_more_than_sixteen_waves_of_a_small_card() {
     let device = told(14);
     let key = loaded(&device);

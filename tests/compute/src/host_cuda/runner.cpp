@@ -317,6 +317,13 @@ bool run_group(Group& next) {
     return moved;
 }
 
+bool has_ended(const Group& group) {
+    for (const Thread* thread : group.threads) {
+        if (thread->state != host::FINISHED) return false;
+    }
+    return true;
+}
+
 // Starts the groups of a cluster and runs them to their end.
 void run_cluster(unsigned first) {
     std::vector<Thread*> all;
@@ -337,7 +344,12 @@ void run_cluster(unsigned first) {
     }
     for (bool moved = true; moved;) {
         moved = false;
-        for (unsigned i : ordered(launch->cluster)) moved |= run_group(groups[i]);
+        for (unsigned i : ordered(launch->cluster)) {
+            const bool ran = run_group(groups[i]);
+            // the shared memory of a group that has ended belongs to another group, so partners must not read it any more
+            if (ran && launch->cluster > 1 && has_ended(groups[i])) poison(groups[i]);
+            moved |= ran;
+        }
         moved |= release(all.data(), all.size(), host::AT_CLUSTER);
     }
     for (const Thread* stuck : all) {

@@ -5,10 +5,13 @@
 //! (`benches/results/2026-11-27-gpu-h200.md`). They are expressed in rounds and in rows of a multiprocessor, so that they
 //! scale with the GPU. `scripts/gpu-check` measures times below and above each threshold.
 
-/// Number of groups of `blind_rotate.cluster` that run on a multiprocessor at the same time.
-const CLUSTER_GROUPS_OF_A_MULTIPROCESSOR: usize = 2;
-/// Largest number of cluster rounds that are not slower than one round of groups of two rows. A round of clusters takes
-/// about 1.6 ms, and a round of groups of two rows about 5 ms.
+/// Largest number of groups of `blind_rotate.cluster` for each multiprocessor with which a batch is not slower than in
+/// groups of two rows. The number of groups that a multiprocessor runs at once does not decide, because groups that run
+/// side by side slow each other down: by clusters, 64 rows of `fast_128` take 2.1 ms and 132 rows take 3.6 ms (2 and 4
+/// groups for each multiprocessor, which runs 3), and 264 rows by groups of two rows take 4.9 ms. Of `fast_128_k2`, 64
+/// rows take 1.7 ms, 132 rows 3.2 ms (3 and 6 groups, of which 6 run), and 264 rows by groups of two rows 3.6 ms.
+const CLUSTER_GROUPS_MAX: usize = 6;
+/// Largest number of rounds of clusters in a batch. On a card with room for few clusters, this number is the bound.
 const CLUSTER_ROUNDS_MAX: usize = 3;
 /// The numbers of rows in a group are multiples of this number, so that the four schedulers of a multiprocessor have
 /// equally many warps.
@@ -47,10 +50,11 @@ pub fn gates_up_to(most: u32) -> Vec<u32> {
     even.chain([most]).collect()
 }
 
-/// Largest number of rows in a batch that uses clusters, on a GPU with clusters. `groups` is the number of groups in a
-/// row's cluster.
-pub fn cluster_rows_max(multiprocessors: usize, groups: usize) -> usize {
-    (CLUSTER_ROUNDS_MAX * CLUSTER_GROUPS_OF_A_MULTIPROCESSOR * multiprocessors / groups).max(1)
+/// Largest number of rows in a batch that uses clusters. `groups` is the number of groups in a row's cluster, and
+/// `at_once` is the number of clusters that the GPU runs at the same time. 0 if the GPU does not run such clusters.
+pub fn cluster_rows_max(multiprocessors: usize, groups: usize, at_once: usize) -> usize {
+    let of_all_groups = CLUSTER_GROUPS_MAX * multiprocessors / groups;
+    of_all_groups.max(1).min(at_once.saturating_mul(CLUSTER_ROUNDS_MAX))
 }
 
 impl Ways {
@@ -78,8 +82,12 @@ mod tests {
 
     #[test]
     fn a_batch_goes_by_clusters_then_by_groups_of_as_many_rows_as_each_multiprocessor_has() {
-        let h100 =
-            Ways { gates: gates_up_to(8), groups: 1, cluster_rows_max: cluster_rows_max(132, 4), multiprocessors: 132 };
+        let h100 = Ways {
+            gates: gates_up_to(8),
+            groups: 1,
+            cluster_rows_max: cluster_rows_max(132, 4, 99),
+            multiprocessors: 132,
+        };
         assert_eq!(h100.gates, [2, 4, 6, 8]);
         let expected = [
             (1, Way::Cluster),
@@ -106,8 +114,12 @@ mod tests {
 
     #[test]
     fn two_groups_of_a_multiprocessor_take_the_time_of_their_rows() {
-        let h100 =
-            Ways { gates: gates_up_to(4), groups: 2, cluster_rows_max: cluster_rows_max(132, 6), multiprocessors: 132 };
+        let h100 = Ways {
+            gates: gates_up_to(4),
+            groups: 2,
+            cluster_rows_max: cluster_rows_max(132, 6, 132),
+            multiprocessors: 132,
+        };
         let expected = [
             (132, Way::Cluster),
             (133, Way::Warp(2)),
@@ -126,8 +138,12 @@ mod tests {
 
     #[test]
     fn batches_that_go_together_count_the_groups_of_all_of_them() {
-        let h100 =
-            Ways { gates: gates_up_to(8), groups: 1, cluster_rows_max: cluster_rows_max(132, 4), multiprocessors: 132 };
+        let h100 = Ways {
+            gates: gates_up_to(8),
+            groups: 1,
+            cluster_rows_max: cluster_rows_max(132, 4, 99),
+            multiprocessors: 132,
+        };
         let rtx = Ways { gates: gates_up_to(3), groups: 1, cluster_rows_max: 0, multiprocessors: 128 };
         // each line: number of keys, rows of each key, expected kernels. With one row of each key no group is full, so
         // the smallest groups are best
@@ -144,6 +160,22 @@ mod tests {
             let rows = vec![rows; keys];
             assert_eq!((h100.of(&rows), rtx.of(&rows)), (on_h100, on_rtx), "{keys} keys of {} rows", rows[0]);
         }
+    }
+
+    #[test]
+    fn a_card_with_room_for_few_clusters_uses_them_for_few_rows() {
+        // a card of 132 multiprocessors, and a part of a card with 16
+        assert_eq!([0, 1, 16, 66, 67, 99].map(|at_once| cluster_rows_max(132, 4, at_once)), [0, 3, 48, 198, 198, 198]);
+        assert_eq!([0, 1, 4, 12].map(|at_once| cluster_rows_max(16, 6, at_once)), [0, 3, 12, 16]);
+        // a GPU with clusters uses them for one row at least
+        assert_eq!([0, 1, usize::MAX].map(|at_once| cluster_rows_max(1, 8, at_once)), [0, 1, 1]);
+        let refused = Ways {
+            gates: gates_up_to(8),
+            groups: 1,
+            cluster_rows_max: cluster_rows_max(132, 4, 0),
+            multiprocessors: 132,
+        };
+        assert_eq!(refused.of(&[1]), Way::Warp(2));
     }
 
     #[test]

@@ -238,7 +238,8 @@ impl<G: Gpu> Cluster<G> {
         let threads = p.polynomial_size as u32 / 8;
         let stem = compiler.stem(gpu, "blind_rotate.cluster", &texts, &constants(p), threads, &more)?;
         let rows_max = if clusters {
-            cluster_rows_max(gpu.properties().multiprocessors as usize, p.rgsw_rows())
+            let at_once = stem.clusters_at_once(gpu, "blind_rotate_cluster", p.rgsw_rows() as u32)?;
+            cluster_rows_max(gpu.properties().multiprocessors as usize, p.rgsw_rows(), at_once)
         } else {
             // all groups wait for each other, so all must run at the same time
             stem.groups_at_once(gpu, "blind_rotate_cluster")? / p.rgsw_rows()
