@@ -3,6 +3,7 @@
 //! cache.
 
 mod cache;
+pub mod cubin;
 mod driver;
 mod failed;
 mod graph;
@@ -27,7 +28,7 @@ use driver::{LaunchConfiguration, Memory, Stream, Together};
 use failed::{failed, why};
 use graph::Graph;
 use nvrtc::Compiler;
-pub use paper::{Paper, shared_bytes_max};
+pub use paper::{CAPABILITIES, Paper, shared_bytes_max};
 use staging::Staging;
 
 /// The oldest driver that has all functions that this crate calls, in the driver's own version numbers: CUDA 12.0.
