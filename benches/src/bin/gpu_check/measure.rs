@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use benches::rates::{Rates, Step, seconds_each};
-use client::{Preset, SecretKey};
+use client::SecretKey;
 use kernels::cpu::Isa;
 use kernels::cpu::ntt::{NttTables, forward_all};
 use kernels::gpu::{Compiler, Gpu, LaunchOf, Shares, Table, View, ntt, shares};
@@ -245,6 +245,7 @@ pub fn rates(figures: &mut Figures, rates: &Rates) {
         ("IMAD", rates.multiply),
         ("IMAD.HI", rates.multiply_high),
         ("IMAD.WIDE", rates.multiply_wide),
+        ("SHF", rates.shift),
         ("reductions (VIADDMNMX)", rates.reduce),
         ("DFMA", rates.double),
         ("LDS.64", rates.load_shared),
@@ -262,17 +263,17 @@ pub fn rates(figures: &mut Figures, rates: &Rates) {
 }
 
 /// Adds the limit that the card's arithmetic sets at the measured rates, as a formula, and the share of this limit that
-/// the card reached. Adds nothing for presets whose step has no counts.
-pub fn ceiling(figures: &mut Figures, multiprocessors: u32, clock_khz: u32, preset: Preset, rates: &Rates) {
-    let p = preset.params();
-    let Some(step) = Step::of(p.polynomial_size, p.glwe_dimension, p.bootstrap_level_count) else { return };
+/// the card reached.
+pub fn ceiling(figures: &mut Figures, multiprocessors: u32, clock_khz: u32, step: &Step, rates: &Rates) {
     let Some(best) = figures.largest("gates/s") else { return };
-    let (clock_ghz, steps, clocks) = (f64::from(clock_khz) / 1e6, p.lwe_dimension, rates.clocks_of(&step));
-    let ceiling = f64::from(multiprocessors) * clock_ghz * 1e9 / (clocks * steps as f64);
+    let pipes = rates.pipes();
+    let (clocks, clock_ghz, ceiling) =
+        (step.clocks(&pipes), f64::from(clock_khz) / 1e6, step.gates_a_second(&pipes, multiprocessors, clock_khz));
     figures.add("share of the arithmetic's ceiling", 100.0 * best / ceiling, "%");
     figures.note(format!(
         "The ceiling is {ceiling:.0} gates/s: multiprocessors x clock / (clocks of a step x steps) = {multiprocessors} x \
-         {clock_ghz:.3} GHz / ({clocks:.0} x {steps}), at its highest clock, the clocks of a step from the instructions of \
-         the kernel and the rates above."
+         {clock_ghz:.3} GHz / ({clocks:.0} x {}), at its highest clock, the clocks of a step from the instructions of \
+         the kernel and the rates above.",
+        step.steps
     ));
 }
