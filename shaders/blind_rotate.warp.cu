@@ -11,8 +11,9 @@
 // One transpose through shared memory converts one layout to the other. The key is stored in the near layout.
 //
 // Ranges: Q < 2^30. Digits and sums enter a transform in [0, 2Q); a butterfly's words stay in [0, 4Q).
-// From the prelude also: GATES, TILES (steps whose key is in shared memory: 1 or 2), GROUPS (of a multiprocessor).
-// Needs `modular`, `place`, `blind_rotate.async` and `blind_rotate.registers`.
+// From the prelude also: GATES, TILES (steps whose key is in shared memory: 1 or 2), GROUPS (of a multiprocessor), and
+// SLOTS (partial sums that a warp passes to other warps at a time: K, or 1, which takes less shared memory). Needs
+// `modular`, `place`, `blind_rotate.async` and `blind_rotate.registers`.
 
 constexpr unsigned W = N / 32;
 constexpr unsigned COMPONENTS = K + 1;
@@ -24,9 +25,9 @@ constexpr unsigned NEAR_STAGES = LOG_N - 5;
 
 constexpr unsigned TILE = COMPONENTS * COMPONENTS * KEY_COLUMN;  // words of a step's key
 
-// Memory of a warp: its transposes, and later its partial sums for the other columns.
+// Memory of a warp: its transposes, and later its partial sums for other columns.
 constexpr unsigned PADDED = N + N / 32;
-constexpr unsigned OWN = ((PADDED > K * N ? PADDED : K * N) + 31) & ~31u;
+constexpr unsigned OWN = ((PADDED > SLOTS * N ? PADDED : SLOTS * N) + 31) & ~31u;
 constexpr unsigned ACCUMULATOR = COMPONENTS * N;
 
 // Layout of a block's shared memory, in words. kernels/src/tfhe/gpu/blind_rotate/registers.rs computes the same end.
@@ -36,6 +37,7 @@ constexpr unsigned AT_ACCUMULATORS = AT_ROOTS + 2 * 32 * W;
 constexpr unsigned AT_OWN = AT_ACCUMULATORS + GATES * ACCUMULATOR;
 
 static_assert(N == 512 || N == 1024, "a lane holds 16 or 32 words");
+static_assert(SLOTS > 0 && K % SLOTS == 0, "all slots are used each time");
 static_assert(LEVELS * W <= 64 && LEVELS <= 3, "the digits of all levels stay in registers, their sum in 64 bits");
 
 // Pair `pair` of W/2 in a stage whose partners are `half` words apart.
@@ -176,6 +178,39 @@ __device__ __forceinline__ void copy_tile(unsigned* to, const unsigned* from) {
     for (unsigned at = 4 * threadIdx.x; at < TILE; at += 4 * 32 * WARPS) copy_async16(to + at, from + at);
 }
 
+// Multiplies digits by their key, for the columns that are `first` to `first` + SLOTS - 1 columns after the warp's own:
+// partial sums in [0, 2Q), written to `own`, [SLOTS][N]. The first call also sets `sum`, of the warp's own column.
+__device__ __forceinline__ void multiply(unsigned (&sum)[W], const unsigned (&v)[LEVELS][W], const KeyWords* column,
+                                         unsigned* own, unsigned first, unsigned lane) {
+#pragma unroll
+    for (unsigned i = 0; i < W; i++) {
+#pragma unroll
+        for (unsigned turn = first == 1 ? 0 : first; turn < first + SLOTS; turn++) {
+            const KeyWords word = column[(turn * W + i) * 32];
+            unsigned long long wide = 0;
+#pragma unroll
+            for (unsigned level = 0; level < LEVELS; level++)
+                wide += (unsigned long long)v[level][i] * word.level[level];
+            const unsigned part = reduce(montgomery_lazy(wide), 2 * Q);
+            if (turn == 0) sum[i] = part;
+            else own[(turn - first) * N + 32 * i + lane] = part;
+        }
+    }
+}
+
+// Adds the partial sums that the same turns of the other warps of a row gave for this column. `slots` are those of the
+// row's first warp.
+__device__ __forceinline__ void add_partial_sums(unsigned (&sum)[W], const unsigned* slots, unsigned first,
+                                                 unsigned component, unsigned lane) {
+#pragma unroll
+    for (unsigned turn = first; turn < first + SLOTS; turn++) {
+        const unsigned from = (component + COMPONENTS - turn) % COMPONENTS;
+        const unsigned* partial = slots + from * OWN + (turn - first) * N + lane;
+#pragma unroll
+        for (unsigned i = 0; i < W; i++) sum[i] = reduce(sum[i] + partial[32 * i], 2 * Q);
+    }
+}
+
 // Runs all `steps` = n steps. `exponents` is [rows][n + 1] in [0, 2N); `accumulators` is [rows][K + 1][N], written, in
 // [0, Q). `table` is [groups][3] from word `table_first` on: a group's first row, its number of rows (at most GATES,
 // all of one key), and the place of their key in `key`. n is not a constant, so that presets of one ring share a
@@ -192,7 +227,8 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, K == 2 || 32 * WARPS <=
     const unsigned* share = table + table_first + 3 * blockIdx.x;
     // a block with fewer rows than GATES repeats its last row
     const unsigned row = share[0] + min(gate, share[1] - 1);
-    key += word_of(share[2]);
+    // a sum of integers, because the compiler would otherwise keep both terms of the pointer in registers, and spill
+    key = reinterpret_cast<const unsigned*>(reinterpret_cast<unsigned long long>(key) + 4 * word_of(share[2]));
     unsigned* accumulator = shared + AT_ACCUMULATORS + gate * ACCUMULATOR + component * N;
     unsigned* own = shared + AT_OWN + warp * OWN;
     exponents += (unsigned long long)row * (steps + 1);
@@ -234,33 +270,23 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, K == 2 || 32 * WARPS <=
         const unsigned* tile = tiles + step % TILES * TILE;
         const KeyWords* column = reinterpret_cast<const KeyWords*>(tile + component * COMPONENTS * KEY_COLUMN) + lane;
         unsigned sum[W];
+        multiply(sum, v, column, own, 1, lane);
+        const unsigned* row_slots = own - component * OWN;
+        // the turns but the last ones, if the slots do not hold those of all turns
 #pragma unroll
-        for (unsigned i = 0; i < W; i++) {
-#pragma unroll
-            for (unsigned turn = 0; turn < COMPONENTS; turn++) {
-                const KeyWords word = column[(turn * W + i) * 32];
-                unsigned long long wide = 0;
-#pragma unroll
-                for (unsigned level = 0; level < LEVELS; level++)
-                    wide += (unsigned long long)v[level][i] * word.level[level];
-                const unsigned part = reduce(montgomery_lazy(wide), 2 * Q);
-                if (turn == 0) sum[i] = part;
-                else own[(turn - 1) * N + 32 * i + lane] = part;
-            }
+        for (unsigned first = 1; first + SLOTS < COMPONENTS; first += SLOTS) {
+            part_sync<ROW_THREADS>();  // the row has filled its slots
+            add_partial_sums(sum, row_slots, first, component, lane);
+            part_sync<ROW_THREADS>();  // the row has read its slots
+            multiply(sum, v, column, own, first + SLOTS, lane);
         }
-        // all partial sums of the row are written; with one tile, no thread reads this step's key any more
+        // the row has filled its slots for the last time; with one tile, no thread reads this step's key any more
         if (TILES == 2) part_sync<ROW_THREADS>();
         else __syncthreads();
         const unsigned next = step + 1;
         if (next < steps) copy_tile(tiles + next % TILES * TILE, key + next * (unsigned long long)TILE);
         copy_async_commit();
-#pragma unroll
-        for (unsigned turn = 1; turn < COMPONENTS; turn++) {
-            const unsigned other = warp - component + (component + COMPONENTS - turn) % COMPONENTS;
-            const unsigned* partial = shared + AT_OWN + other * OWN + (turn - 1) * N + lane;
-#pragma unroll
-            for (unsigned i = 0; i < W; i++) sum[i] = reduce(sum[i] + partial[32 * i], 2 * Q);
-        }
+        add_partial_sums(sum, row_slots, COMPONENTS - SLOTS, component, lane);
         part_sync<ROW_THREADS>();  // all partial sums of the row are read
         // (5) transform back
         inverse_near(sum, near_roots, lane);

@@ -4,9 +4,9 @@
 constexpr unsigned PARTS = (EXTRACTED_DIMENSION + LWE_DIMENSION + 1) / (LWE_DIMENSION + 1);
 constexpr unsigned QUARTER = 1u << 31;
 
-// `arena` holds slots of n + 1 words at places. `table` is [rows][3] from word `first` on: the constant of the body, the
-// index of the table word where the row's terms begin, and the number of terms. A term is [1 + PARTS]: a factor, and
-// the place of each slot of the wire. `out` is [rows][kN + 1]. A group takes row after row.
+// `arena` holds slots of n + 1 words at places. `table` is [rows][3] from word `first` on: the constant of the body,
+// the index of the table word where the row's terms begin, and the number of terms. A term is [1 + PARTS]: a factor,
+// and the place of each slot of the wire. `out` is [rows][kN + 1]. A group takes row after row.
 extern "C" __global__ void __launch_bounds__(THREADS) wire_sum(
     const unsigned* arena, const unsigned* table, unsigned* out, unsigned rows, unsigned first) {
     for (unsigned row = blockIdx.x; row < rows; row += gridDim.x) {
@@ -37,6 +37,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) input_sum(
         unsigned constant = entry[0], count = entry[2], there = entry[3];
         for (unsigned i = threadIdx.x; i <= LWE_DIMENSION; i += THREADS) {
             unsigned sum = there ? out[row * (LWE_DIMENSION + 1) + i] : 0;
+#pragma unroll 2
             for (unsigned t = 0; t < count; t++) {
                 // (3) plus the sum of factor input, word by word
                 sum += terms[2 * t] * (arena + word_of(terms[2 * t + 1]))[i];

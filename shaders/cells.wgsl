@@ -14,9 +14,9 @@ struct CellsArgs {
 @group(0) @binding(2) var<storage, read_write> out: array<u32>;
 @group(0) @binding(3) var<uniform> args: CellsArgs;
 
-// `arena` holds slots of n + 1 words at places. `table` is [rows][3] from word `first` on: the constant of the body, the
-// index of the table word where the row's terms begin, and the number of terms. A term is [1 + PARTS]: a factor, and
-// the place of each slot of the wire. `out` is [rows][kN + 1]. A group takes row after row.
+// `arena` holds slots of n + 1 words at places. `table` is [rows][3] from word `first` on: the constant of the body,
+// the index of the table word where the row's terms begin, and the number of terms. A term is [1 + PARTS]: a factor,
+// and the place of each slot of the wire. `out` is [rows][kN + 1]. A group takes row after row.
 @compute @workgroup_size(THREADS)
 fn wire_sum(
     @builtin(local_invocation_index) thread: u32,

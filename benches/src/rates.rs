@@ -3,8 +3,12 @@
 
 use std::time::{Duration, Instant};
 
-use kernels::Result;
+use kernels::cuda::cubin::{self, Count};
+use kernels::cuda::{Image, Paper};
 use kernels::gpu::{Bind, Gpu, Launch, Source, View};
+use kernels::tfhe::gpu::blind_rotate::Variant;
+use kernels::tfhe::{Gates, Params};
+use kernels::{Card, Result};
 
 /// Number of operations of a thread in a round. The kernels' source has the same number.
 const OPERATIONS: u32 = 128;
@@ -46,13 +50,15 @@ impl Rounds {
 /// The measured rates of one card.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rates {
-    /// Rate of IMAD, in lanes a clock on each multiprocessor. The next five figures have the same unit. A rate of 64
+    /// Rate of IMAD, in lanes a clock on each multiprocessor. The next six figures have the same unit. A rate of 64
     /// means that an instruction of a warp takes half a clock.
     pub multiply: f64,
     /// IMAD.HI.
     pub multiply_high: f64,
     /// IMAD.WIDE.
     pub multiply_wide: f64,
+    /// SHF, whose rate is that of all instructions for sums and logic.
+    pub shift: f64,
     /// Adds two words and takes the minimum of the sum and a third word (VIADDMNMX).
     pub reduce: f64,
     /// DFMA.
@@ -155,6 +161,7 @@ pub fn measure<G: Gpu>(gpu: &G, clock_khz: u32, rounds: Rounds, time: Duration) 
         multiply: rate("rate_multiply")?,
         multiply_high: rate("rate_multiply_high")?,
         multiply_wide: rate("rate_multiply_wide")?,
+        shift: rate("rate_shift")?,
         reduce: rate("rate_reduce")?,
         double: rate("rate_double")?,
         load_shared: rate("rate_load_shared")?,
@@ -265,47 +272,96 @@ fn ended<G: Gpu>(gpu: &G, out: &G::Buf) -> Result<()> {
     gpu.finish(gpu.read(out, std::slice::from_ref(&(0..1)))?).map(drop)
 }
 
-/// Instructions of a warp in one step of `blind_rotate.warp`, in the kernel's binary for Hopper (NVRTC 12.9).
-#[derive(Clone, Copy, Debug)]
-pub struct Step {
-    /// Number of warps of a row: one for each polynomial.
-    pub warps: f64,
-    /// IMAD, including additions and moves for which the assembler uses the multiplier.
+/// The rates of a multiprocessor's pipes, in lanes a clock.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pipes {
+    /// Rate of IMAD in the multiplier.
     pub multiply: f64,
-    /// IMAD.HI.
+    /// IMAD.HI in the multiplier.
     pub multiply_high: f64,
-    /// IMAD.WIDE.
+    /// IMAD.WIDE in the multiplier.
     pub multiply_wide: f64,
-    /// All instructions.
-    pub issued: f64,
+    /// Instructions for sums and logic, in their own pipe.
+    pub alu: f64,
 }
 
-impl Step {
-    /// Returns the step of a ring with these dimensions. `None`: the instructions of this step are not counted.
-    pub fn of(polynomial_size: usize, glwe_dimension: usize, levels: usize) -> Option<Step> {
-        let counts = match (polynomial_size, glwe_dimension, levels) {
-            (1024, 1, 2) => [1447.0, 576.0, 129.0, 4905.0],
-            (512, 2, 2) => [759.0, 304.0, 105.0, 2747.0],
-            _ => return None,
-        };
-        let [multiply, multiply_high, multiply_wide, issued] = counts;
-        Some(Step { warps: glwe_dimension as f64 + 1.0, multiply, multiply_high, multiply_wide, issued })
+impl Pipes {
+    /// The rates by which NVIDIA's assembler places instructions, on all architectures from 7.5 to 12.0: a scheduler starts
+    /// one every two clocks, or every four clocks if it gives a high or wide word.
+    pub const OF_THE_ASSEMBLER: Pipes = Pipes { multiply: 64.0, multiply_high: 32.0, multiply_wide: 32.0, alu: 64.0 };
+}
+
+impl Rates {
+    /// The measured rates of the pipes.
+    pub fn pipes(&self) -> Pipes {
+        let Rates { multiply, multiply_high, multiply_wide, shift, .. } = *self;
+        Pipes { multiply, multiply_high, multiply_wide, alu: shift }
     }
 }
 
 /// Number of lanes of a warp.
 const LANES: f64 = 32.0;
-/// Number of instructions that a multiprocessor issues in a clock, each for one warp.
-const ISSUES_A_CLOCK: f64 = 4.0;
+/// Number of schedulers of a multiprocessor. Each has a quarter of every pipe, and issues an instruction a clock.
+const SCHEDULERS: u32 = 4;
 
-impl Rates {
-    /// Clocks that a multiprocessor needs for one step of one row without waits: the time of its multiplier or the time
-    /// to issue all instructions, whichever is longer.
-    pub fn clocks_of(&self, step: &Step) -> f64 {
-        let multiplier = step.multiply / self.multiply
-            + step.multiply_high / self.multiply_high
-            + step.multiply_wide / self.multiply_wide;
-        (step.warps * LANES * multiplier).max(step.warps * step.issued / ISSUES_A_CLOCK)
+/// A step of `blind_rotate.warp` on a multiprocessor that has as many rows as it takes together.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// Number of rows.
+    pub rows: u32,
+    /// Number of warps of all rows.
+    pub warps: u32,
+    /// Instructions of one warp.
+    pub count: Count,
+    /// Number of steps of a gate.
+    pub steps: u32,
+}
+
+impl Step {
+    /// Counts the instructions of a step in the binary that a card of this compute capability runs for these parameters.
+    /// `compile` returns the binary of a source. `None` if such cards run the plain kernel, or if the compiler does not
+    /// know their architecture and gives text.
+    ///
+    /// # Errors
+    /// The error of `compile`.
+    pub fn of(
+        capability: (u32, u32),
+        params: &Params,
+        compile: impl FnOnce(&Source) -> Result<Image>,
+    ) -> Result<Option<Step>> {
+        let paper = Paper::new(capability);
+        let variant = Variant::of(paper.properties(), params);
+        if variant == Variant::Plain {
+            return Ok(None);
+        }
+        Card::new(paper.clone()).prepare(params)?;
+        // the last one has the most rows in a group
+        let sources = paper.sources();
+        let source = sources.iter().rfind(|source| source.stem == "blind_rotate.warp");
+        let image = compile(source.expect("the variant has this stem"))?;
+        if !image.bytes.starts_with(b"\x7fELF") {
+            return Ok(None);
+        }
+        let rows = variant.rows_of_a_multiprocessor(params) as u32;
+        let count = cubin::read(&image.bytes).entries["blind_rotate_warp"].turn;
+        let (warps, steps) = (rows * (params.glwe_dimension as u32 + 1), params.lwe_dimension as u32);
+        Ok(Some(Step { rows, warps, count, steps }))
+    }
+
+    /// Clocks that a multiprocessor needs for one step of one row without waits. The scheduler with the most warps decides,
+    /// and on it the longest of three times: of the multiplier, of sums and logic, and of issuing all instructions.
+    pub fn clocks(&self, pipes: &Pipes) -> f64 {
+        let time = |count: u32, rate: f64| f64::from(count) * LANES * f64::from(SCHEDULERS) / rate;
+        let multiplier = time(self.count.multiply, pipes.multiply)
+            + time(self.count.multiply_high, pipes.multiply_high)
+            + time(self.count.multiply_wide, pipes.multiply_wide);
+        let of_a_warp = multiplier.max(time(self.count.alu, pipes.alu)).max(f64::from(self.count.issued));
+        f64::from(self.warps.div_ceil(SCHEDULERS)) * of_a_warp / f64::from(self.rows)
+    }
+
+    /// The ceiling of a card with this number of multiprocessors and this clock, in gates a second.
+    pub fn gates_a_second(&self, pipes: &Pipes, multiprocessors: u32, clock_khz: u32) -> f64 {
+        1e3 * f64::from(clock_khz) * f64::from(multiprocessors) / (self.clocks(pipes) * f64::from(self.steps))
     }
 }
 
@@ -314,22 +370,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ceiling_follows_the_rates_of_the_products_down_to_what_is_issued() {
-        let rates = |multiply, multiply_high, multiply_wide| Rates {
-            multiply,
-            multiply_high,
-            multiply_wide,
-            reduce: 64.0,
-            double: 64.0,
-            load_shared: 16.0,
-            l2_bytes: 5e12,
-            barriers: Vec::new(),
+    fn the_ceiling_follows_the_slowest_pipe_of_the_scheduler_with_the_most_warps() {
+        let count = Count {
+            multiply: 1400,
+            multiply_high: 600,
+            multiply_wide: 100,
+            alu: 2000,
+            issued: 4900,
+            ..Count::default()
         };
-        let step = Step { warps: 2.0, multiply: 1400.0, multiply_high: 600.0, multiply_wide: 100.0, issued: 4900.0 };
-        // IMAD.HI and IMAD.WIDE at half the rate of IMAD: 64 lanes x (1400 / 64 + 700 / 32) instructions
-        assert_eq!(rates(64.0, 32.0, 32.0).clocks_of(&step), 2800.0);
-        // all at one rate: the multiplier takes 2100 clocks, less than the 2450 in which all instructions are issued
-        assert_eq!(rates(64.0, 64.0, 64.0).clocks_of(&step), 2450.0);
-        assert!(Step::of(1024, 1, 2).is_some() && Step::of(512, 2, 2).is_some() && Step::of(1024, 1, 3).is_none());
+        let step = Step { rows: 8, warps: 16, count, steps: 1000 };
+        let (halved, equal) =
+            (Pipes::OF_THE_ASSEMBLER, Pipes { multiply_high: 64.0, multiply_wide: 64.0, ..Pipes::OF_THE_ASSEMBLER });
+        // half a clock for 1400 products of low words, one clock for 700 others, for each of two warps
+        assert_eq!(step.clocks(&halved), 2800.0);
+        // the multiplier takes 2100 clocks, and all instructions are issued in 2450
+        assert_eq!(step.clocks(&equal), 2450.0);
+        assert_eq!(step.clocks(&Pipes { alu: 32.0, ..halved }), 4000.0);
+        // of nine warps one scheduler has three, for three rows
+        assert_eq!(Step { rows: 3, warps: 9, ..step }.clocks(&halved), 5600.0);
+        assert_eq!(step.gates_a_second(&halved, 100, 2_000_000), 71_428.571_428_571_43);
     }
 }

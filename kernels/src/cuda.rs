@@ -3,9 +3,11 @@
 //! cache.
 
 mod cache;
+pub mod cubin;
 mod driver;
 mod failed;
 mod graph;
+mod memory;
 pub mod nvrtc;
 mod paper;
 mod reserved;
@@ -24,11 +26,12 @@ use crate::error::{Error, Result};
 use crate::gpu::recordings::{Recordings, Sequence, new_id};
 use crate::gpu::{Buffer, Gpu, Language, Launch, Properties, Source};
 pub use cache::{Cache, Image};
-use driver::{LaunchConfiguration, Memory, Stream, Together};
+use driver::{LaunchConfiguration, Stream, Together};
 use failed::{failed, why};
 use graph::Graph;
+use memory::Memory;
 use nvrtc::Compiler;
-pub use paper::{Paper, shared_bytes_max};
+pub use paper::{CAPABILITIES, Paper, shared_bytes_max};
 use staging::Staging;
 
 /// The version of CUDA of the oldest driver that has all functions that this crate calls.

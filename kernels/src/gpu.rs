@@ -28,11 +28,10 @@ use crate::cpu;
 use crate::error::{Error, Result};
 pub use arena::Arena;
 pub use device::Device;
-pub use launch::{Access, Bind, Buffer, Launch, View};
+pub use launch::{Access, Bind, Buffer, Launch, Touched, View};
 pub use pending::Pending;
 pub(crate) use pending::PendingRead;
 use space::Place;
-pub use space::Touched;
 pub use stem::Compiler;
 
 /// The language of a card's kernels. It decides the extension of the kernels' files in `shaders/`.

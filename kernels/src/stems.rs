@@ -73,14 +73,14 @@ pub const STEMS: &[StemInfo] = &[
     StemInfo {
         name: "linear",
         cpu: "tfhe/cpu",
-        entries: &[entry("linear", [40, 0, 3584, 8, 22]), entry("negate", [32, 0, 2560, 2, 12])],
+        entries: &[entry("linear", [40, 0, 3584, 18, 22]), entry("negate", [32, 0, 2560, 10, 12])],
     },
     StemInfo {
         name: "cells",
         cpu: "tfhe/cpu",
         entries: &[
-            entry("wire_sum", [56, 0, 5120, 12, 72]),
-            entry("input_sum", [48, 0, 6144, 12, 72]),
+            entry("wire_sum", [56, 0, 5120, 18, 72]),
+            entry("input_sum", [48, 0, 6144, 16, 72]),
             entry("mark_quarter", [24, 0, 1024, 2, 4]),
         ],
     },

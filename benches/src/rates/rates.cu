@@ -46,6 +46,12 @@ extern "C" __global__ void __launch_bounds__(256)
     repeat<unsigned long long>(out, rounds, [=](unsigned long long v) { return v + (unsigned long long)unsigned(v) * x; });
 }
 
+// SHF
+extern "C" __global__ void __launch_bounds__(256)
+    rate_shift(unsigned* out, unsigned rounds, unsigned x, unsigned) {
+    repeat<unsigned>(out, rounds, [=](unsigned v) { return v >> x; });
+}
+
 // VIADDMNMX, if the card has it: a reduction
 extern "C" __global__ void __launch_bounds__(256)
     rate_reduce(unsigned* out, unsigned rounds, unsigned x, unsigned) {

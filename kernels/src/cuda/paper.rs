@@ -7,6 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::error::Result;
 use crate::gpu::{Buffer, Gpu, Language, Launch, Properties, Source};
 
+/// The compute capabilities of all kinds of supported cards for which kernels are checked and packed: Turing, the oldest
+/// supported generation, Ampere (A100, RTX 30), Ada, Hopper, and Blackwell (B200, B300, RTX 50).
+pub const CAPABILITIES: [(u32, u32); 8] = [(7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0)];
+
 /// Returns the largest shared memory of a group, in bytes, by compute capability (CUDA C++ Programming Guide, technical
 /// specifications per compute capability).
 pub fn shared_bytes_max(compute_capability: (u32, u32)) -> u32 {

@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::{CudaContext, CudaEvent, result};
 
-use super::driver::{Memory, Pinned, Stream};
+use super::driver::{Pinned, Stream};
 use super::failed::failed;
+use super::memory::Memory;
 use super::waiting::{Health, wait, wait_unless};
 use crate::error::Result;
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Language, Properties, Touched};
+use super::{Language, Properties};
 use crate::error::{Error, Result};
 
 /// Words in a card's memory.
@@ -76,6 +76,22 @@ pub enum Access {
     /// read them. CUDA only, because a WGSL kernel reads and writes the words through one argument.
     InPlaceOf(usize),
 }
+
+/// A part of a segment that a launch touches: some ranges of a buffer, which the kernel gets whole.
+pub struct Touched<'a, B> {
+    /// The segment.
+    pub buf: &'a B,
+    /// The ranges of words that tables name.
+    pub ranges: &'a [Range<usize>],
+}
+
+impl<B> Clone for Touched<'_, B> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<B> Copy for Touched<'_, B> {}
 
 /// A buffer argument of a launch.
 pub struct Bind<'a, B> {

@@ -39,22 +39,6 @@ pub fn place_of(word: usize) -> Place {
     (word / PLACE_WORDS).try_into().expect("a terabyte is enough")
 }
 
-/// A part of a segment that a launch touches: some ranges of a buffer, which the kernel gets whole.
-pub struct Touched<'a, B> {
-    /// The segment.
-    pub buf: &'a B,
-    /// The ranges of words that tables name.
-    pub ranges: &'a [Range<usize>],
-}
-
-impl<B> Clone for Touched<'_, B> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<B> Copy for Touched<'_, B> {}
-
 /// Memory that all sessions of a card share.
 pub struct Space<G: Gpu> {
     state: Mutex<State<G>>,
@@ -63,6 +47,8 @@ pub struct Space<G: Gpu> {
 struct State<G: Gpu> {
     /// Whether the card was asked for a segment of reserved addresses.
     asked: bool,
+    /// Whether the only segment reserves addresses for all memory.
+    reserves: bool,
     segments: Vec<Segment<G>>,
     /// The number of segments that were made before.
     made: u64,
@@ -90,7 +76,7 @@ pub struct Pages<G: Gpu> {
 
 impl<G: Gpu> Default for Space<G> {
     fn default() -> Self {
-        Space { state: Mutex::new(State { asked: false, segments: Vec::new(), made: 0 }) }
+        Space { state: Mutex::new(State { asked: false, reserves: false, segments: Vec::new(), made: 0 }) }
     }
 }
 
@@ -128,6 +114,7 @@ impl<G: Gpu> Space<G> {
             let pages_max = (gpu.properties().memory_bytes / (4 * PAGE_WORDS as u64)) as usize;
             if let Some(buf) = gpu.reserve(pages_max * PAGE_WORDS)? {
                 state.add(buf, 0, pages_max);
+                state.reserves = true;
             }
         }
         for segment in &mut state.segments {
@@ -135,7 +122,7 @@ impl<G: Gpu> Space<G> {
                 return Ok(given(segment, pages));
             }
         }
-        if state.segments.iter().any(|segment| segment.pages_max > segment.pages) {
+        if state.reserves {
             return Err(out_of_memory(count));
         }
         let pages = segment_pages(gpu, count);

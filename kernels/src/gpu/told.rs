@@ -96,7 +96,7 @@ impl Gpu for Told {
         }
     }
     fn back(&self, _: &Buf, words: usize) -> Result<()> {
-        if 4 * words as u64 > self.properties.memory_bytes / 2 {
+        if 4 * words as u64 > self.properties.memory_bytes {
             return Err(Error::OutOfMemory(format!("{words} words")));
         }
         self.tell("back", ())

@@ -9,7 +9,7 @@ use tests_compute::host_cuda::HostCuda;
 use tests_compute::naive::gates;
 
 use crate::Case;
-use crate::device::Device;
+use crate::device::{Device, emulated};
 use crate::fixtures::{Bodies, Shape, key, torus_rows};
 
 /// A shape that takes every loop and branch of the plain kernels: an odd number of stages, and more than one chunk of a
@@ -207,6 +207,49 @@ const GROUPS_BARRIER: Slip = Slip {
     nth: 0,
     to: "else __syncthreads();",
 };
+/// A shape whose partial sums go through one slot of a warp, on a card of capability 9.0 with two steps of the key in
+/// shared memory. The card computes eight rows with `warp`.
+const SLOT_SHAPE: Shape = Shape(3, 3, 512, 9, 2, 5, 6);
+const SLOT_SLIPS: [Slip; 4] = [
+    Slip {
+        name: "a slot read before it is filled",
+        stem: "blind_rotate.warp",
+        from: "part_sync<ROW_THREADS>();  // the row has filled its slots",
+        nth: 0,
+        to: "",
+    },
+    Slip {
+        name: "a slot filled again before it is read",
+        stem: "blind_rotate.warp",
+        from: "part_sync<ROW_THREADS>();  // the row has read its slots",
+        nth: 0,
+        to: "",
+    },
+    Slip {
+        name: "the last slots read before they are filled",
+        stem: "blind_rotate.warp",
+        from: "if (TILES == 2) part_sync<ROW_THREADS>();",
+        nth: 0,
+        to: "if (TILES == 2) {}",
+    },
+    Slip {
+        name: "the last slots overwritten before they are read",
+        stem: "blind_rotate.warp",
+        from: "part_sync<ROW_THREADS>();  // all partial sums of the row are read",
+        nth: 0,
+        to: "",
+    },
+];
+
+/// The same for two mask polynomials on a card of capability 8.9, which has one step of the key in shared memory.
+const TILE_SHAPE: Shape = Shape(3, 2, 512, 8, 2, 3, 7);
+const TILE_SLIPS: [Slip; 1] = [Slip {
+    name: "a key overwritten while other rows read it",
+    stem: "blind_rotate.warp",
+    from: "else __syncthreads();",
+    nth: 0,
+    to: "else part_sync<ROW_THREADS>();",
+}];
 
 /// A key and inputs, and the results that the definition gives for them.
 pub struct Expected {
@@ -269,17 +312,23 @@ pub fn cases() -> impl Iterator<Item = Case> {
         let expected = expected.clone();
         case(slip.name.into(), move |host| notice(expected.get_or_init(Expected::plain), &slip, host))
     });
-    let expected = [1, 8].map(|rows| (rows, Arc::new(OnceLock::new())));
-    let fast = FAST_SLIPS.into_iter().chain(CLUSTER_BARRIERS).map(|slip| (slip, ((9, 0), 1)));
+    let of_fast: Vec<Slip> = FAST_SLIPS.into_iter().chain(CLUSTER_BARRIERS).collect();
     // a card of capability 8.0 needs a multiprocessor for each group of a row
-    let fast = fast.chain([(GROUPS_BARRIER, ((8, 0), 8))]);
-    let fast = fast.map(move |(slip, (capability, multiprocessors))| {
-        let (rows, expected) = expected[usize::from(slip.stem == "blind_rotate.warp")].clone();
-        case(slip.name.into(), move |host| {
-            let host = host.with_properties(|properties| {
-                (properties.compute_capability, properties.multiprocessors) = (Some(capability), multiprocessors);
-            });
-            notice(expected.get_or_init(|| Expected::new(FAST_SHAPE, rows)), &slip, host);
+    let fast = [
+        ((9, 0), 1, FAST_SHAPE, of_fast),
+        ((8, 0), 8, FAST_SHAPE, vec![GROUPS_BARRIER]),
+        ((9, 0), 1, SLOT_SHAPE, SLOT_SLIPS.into()),
+        ((8, 9), 1, TILE_SHAPE, TILE_SLIPS.into()),
+    ];
+    let fast = fast.into_iter().flat_map(|(capability, multiprocessors, shape, slips)| {
+        let expected = [1, 8].map(|rows| (rows, Arc::new(OnceLock::new())));
+        slips.into_iter().map(move |slip| {
+            let (rows, expected) = expected[usize::from(slip.stem == "blind_rotate.warp")].clone();
+            case(slip.name.into(), move |_| {
+                let host = emulated(capability, multiprocessors);
+                let host = host.expect("trials run only on machines with the backend");
+                notice(expected.get_or_init(|| Expected::new(shape, rows)), &slip, host);
+            })
         })
     });
     barriers.chain(slips).chain(fast)

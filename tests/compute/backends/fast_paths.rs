@@ -33,7 +33,7 @@ const ROWS: [usize; 6] = [1, 2, 3, 5, 8, 9];
 /// So many rows that a card takes them in groups of four, if it can take at most 16 rows in groups of two.
 const ROWS_MAX: usize = 17;
 
-/// The constants of `blind_rotate.warp` that a card compiles for the presets' ring.
+/// The constants of `blind_rotate.warp` that a card compiles for the ring of some presets.
 struct Compiled {
     capability: (u32, u32),
     shape: Shape,
@@ -43,15 +43,24 @@ struct Compiled {
     tiles: u32,
     /// Number of groups that a multiprocessor runs at the same time.
     groups: u32,
+    /// Number of partial sums that a warp passes to others at a time.
+    slots: u32,
 }
 
 /// What A100, RTX and H100 cards compile. Their shared memory has 163 KB, 99 KB and 227 KB, respectively.
-const COMPILED: [Compiled; 5] = [
-    Compiled { capability: (8, 0), shape: SHAPES[0], gates: &[2, 4], tiles: 2, groups: 1 },
-    Compiled { capability: (8, 9), shape: SHAPES[0], gates: &[2, 3], tiles: 1, groups: 1 },
-    Compiled { capability: (9, 0), shape: SHAPES[0], gates: &[2, 4, 6, 8], tiles: 2, groups: 1 },
-    Compiled { capability: (8, 0), shape: SHAPES[6], gates: &[2, 4], tiles: 2, groups: 1 },
-    Compiled { capability: (9, 0), shape: SHAPES[6], gates: &[2, 4], tiles: 1, groups: 2 },
+const COMPILED: [Compiled; 9] = [
+    // fast_128 and standard_128
+    Compiled { capability: (8, 0), shape: SHAPES[0], gates: &[2, 4], tiles: 2, groups: 1, slots: 1 },
+    Compiled { capability: (8, 9), shape: SHAPES[0], gates: &[2, 3], tiles: 1, groups: 1, slots: 1 },
+    Compiled { capability: (9, 0), shape: SHAPES[0], gates: &[2, 4, 6, 8], tiles: 2, groups: 1, slots: 1 },
+    // fast_128_k2 and standard_128_k2
+    Compiled { capability: (8, 0), shape: SHAPES[6], gates: &[2, 4], tiles: 2, groups: 1, slots: 2 },
+    Compiled { capability: (8, 9), shape: SHAPES[6], gates: &[2, 4], tiles: 1, groups: 1, slots: 1 },
+    Compiled { capability: (9, 0), shape: SHAPES[6], gates: &[2, 4], tiles: 1, groups: 2, slots: 2 },
+    // conservative_128
+    Compiled { capability: (8, 0), shape: SHAPES[2], gates: &[2, 4], tiles: 1, groups: 1, slots: 1 },
+    Compiled { capability: (8, 9), shape: SHAPES[2], gates: &[1], tiles: 1, groups: 1, slots: 1 },
+    Compiled { capability: (9, 0), shape: SHAPES[2], gates: &[2, 4], tiles: 2, groups: 1, slots: 1 },
 ];
 
 pub fn cases() -> impl Iterator<Item = Case> {
@@ -102,8 +111,8 @@ fn computes_one_row(host: HostCuda) {
 
 /// Checks which kernels the backend compiles for A100, RTX and H100 cards. Other cases check that each of these kernels
 /// gives the right words.
-fn compiled(Compiled { capability, shape, gates, tiles, groups }: Compiled) {
-    let seen = Arc::new(Mutex::new(Vec::<[u32; 3]>::new()));
+fn compiled(Compiled { capability, shape, gates, tiles, groups, slots }: Compiled) {
+    let seen = Arc::new(Mutex::new(Vec::<[u32; 4]>::new()));
     let told = seen.clone();
     let host =
         emulated(capability, 8).expect("trials run only on machines with the backend").with_sources(move |source| {
@@ -113,13 +122,15 @@ fn compiled(Compiled { capability, shape, gates, tiles, groups }: Compiled) {
                         source.text.split_once(&format!("constexpr unsigned {name} = ")).expect("a constant");
                     after.split_once("u;").expect("its value").0.parse().expect("a number")
                 };
-                told.lock().expect("no other thread panicked").push(["GATES", "TILES", "GROUPS"].map(constant));
+                told.lock()
+                    .expect("no other thread panicked")
+                    .push(["GATES", "TILES", "GROUPS", "SLOTS"].map(constant));
             }
             source.text.clone()
         });
     let key = key(shape.params(), Bodies::Random, 11);
     Card::new(host).load_key(&key).expect("a small key fits");
-    let expected: Vec<[u32; 3]> = gates.iter().map(|&gates| [gates, tiles, groups]).collect();
+    let expected: Vec<[u32; 4]> = gates.iter().map(|&gates| [gates, tiles, groups, slots]).collect();
     assert_eq!(*seen.lock().expect("no other thread panicked"), expected, "{capability:?}");
 }
 
@@ -137,7 +148,8 @@ fn bootstraps() -> impl Iterator<Item = Case> {
                 .get_or_init(|| inputs.chunks_exact(row_in).flat_map(|row| gates::bootstrap(&key, row)).collect());
             let backend = device.open(1);
             let loaded = backend.load_key(&key).expect("a small key fits");
-            let more = (shape.name() == SHAPES[0].name() && bodies == Bodies::Random).then_some(ROWS_MAX);
+            let more = [0, 2].map(|i| SHAPES[i].name()).contains(&shape.name()) && bodies == Bodies::Random;
+            let more = more.then_some(ROWS_MAX);
             for rows in ROWS.into_iter().chain(more) {
                 let found = backend.bootstrap(&loaded, &inputs[..rows * row_in]).expect("a bootstrap");
                 assert!(found == expected[..rows * row_out], "{rows} rows: words differ from the definition's");

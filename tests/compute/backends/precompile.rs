@@ -8,14 +8,11 @@ use std::sync::Arc;
 
 use kernels::Card;
 use kernels::cuda::nvrtc::Compiler;
-use kernels::cuda::{Cache, Paper, architecture};
+use kernels::cuda::{CAPABILITIES, Cache, Paper, architecture};
 use kernels::detect::prove;
 
 use crate::Case;
 use crate::device::Device;
-
-/// Ampere (A100, others), Ada, Hopper, Blackwell (B200, others).
-const CAPABILITIES: [(u32, u32); 6] = [(8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0)];
 
 /// Fills a folder.
 pub fn precompile(folder: &Path, cases: &[Arc<Case>]) -> ExitCode {

@@ -1,8 +1,7 @@
 //! The resources of a card that every entry takes, compared with the bounds in `kernels::stems`.
 
+use kernels::cuda::cubin::Use;
 use kernels::stems::entries;
-
-use crate::cubin::Use;
 
 /// An entry whose speed depends on one instruction that adds and takes the minimum, and the capability of the cards on
 /// which this is checked: at least nine of ten reductions must be that single instruction, not two instructions.

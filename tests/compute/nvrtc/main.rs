@@ -7,25 +7,19 @@
 //! compute the right words.
 
 mod budget;
-mod cubin;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
 use kernels::Card;
+use kernels::cuda::cubin::{self, Count, Cubin, Use};
 use kernels::cuda::nvrtc::Compiler;
-use kernels::cuda::{Paper, architecture};
+use kernels::cuda::{CAPABILITIES, Paper, architecture};
 use kernels::gpu::Source;
 use kernels::stems::{compile_of_rings, entries};
 use kernels::tfhe::{Gates, Preset};
 use libtest_mimic::{Arguments, Failed, Trial, run};
-
-use cubin::{Count, Cubin, Use};
-
-/// Turing, the oldest supported generation, then Ampere (A100, RTX 30), Ada, Hopper, and Blackwell (B200, B300,
-/// workstations).
-const CAPABILITIES: [(u32, u32); 8] = [(7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0)];
 
 /// For each compiled entry and architecture, the largest amount of each resource that the entry takes.
 type Table = Arc<Mutex<BTreeMap<(String, String), Use>>>;
@@ -93,7 +87,7 @@ fn within_budget(source: &Source, capability: (u32, u32), table: &Table) -> Resu
         let most = table.entry((entry, architecture(capability))).or_default();
         // all counts are from the longest text, because counts from different texts cannot be combined
         if used.text_bytes > most.text_bytes {
-            (most.text_bytes, most.count) = (used.text_bytes, used.count);
+            (most.text_bytes, most.count, most.turn) = (used.text_bytes, used.count, used.turn);
         }
         most.registers = most.registers.max(used.registers);
         most.stack_bytes = most.stack_bytes.max(used.stack_bytes);
@@ -109,15 +103,29 @@ fn print_table(table: &Table) {
     }
     println!(
         "| entry | architecture | registers | stack bytes | shared bytes | text bytes | IMAD | IMAD.HI | IMAD.WIDE | IADD3 | \
-         VIADDMNMX | VIMNMX | LOP3 | LDG | LDS |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"
+         VIADDMNMX | VIMNMX | LOP3 | LDG | LDS | ALU | in the longest loop: IMAD | IMAD.HI | IMAD.WIDE | ALU | all |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"
     );
     for ((entry, architecture), used) in &*table {
-        let Use { registers, stack_bytes, shared_bytes, text_bytes, count } = used;
-        let Count { multiply, multiply_high, multiply_wide, add, add_min, min, logic, load_global, load_shared } =
-            count;
+        let Use { registers, stack_bytes, shared_bytes, text_bytes, count, turn } = used;
+        let Count {
+            multiply,
+            multiply_high,
+            multiply_wide,
+            add,
+            add_min,
+            min,
+            logic,
+            load_global,
+            load_shared,
+            alu,
+            ..
+        } = count;
         println!(
             "| {entry} | {architecture} | {registers} | {stack_bytes} | {shared_bytes} | {text_bytes} | {multiply} | \
-             {multiply_high} | {multiply_wide} | {add} | {add_min} | {min} | {logic} | {load_global} | {load_shared} |"
+             {multiply_high} | {multiply_wide} | {add} | {add_min} | {min} | {logic} | {load_global} | {load_shared} | {alu} | \
+             {} | {} | {} | {} | {} |",
+            turn.multiply, turn.multiply_high, turn.multiply_wide, turn.alu, turn.issued
         );
     }
 }
@@ -162,6 +170,14 @@ fn the_reader_agrees_with_the_assembler() -> Result<(), Failed> {
         assert_eq!((modest.count.load_global, modest.count.multiply_high), (1, 1), "{capability:?}: {modest:?}");
         assert_eq!(modest.count.load_shared, 0, "{capability:?}: {modest:?}");
         assert!(spills.count.multiply >= 128 && spills.count.load_global >= 128, "{capability:?}: {spills:?}");
+        // the loop has none of the loads before it and of the stores after it
+        let (whole, turn) = (spills.count, spills.turn);
+        assert!((128..160).contains(&turn.multiply) && turn.load_global == 0, "{capability:?}: {turn:?}");
+        assert!(
+            turn.issued >= 256 && turn.issued + 256 <= whole.issued && turn.alu < whole.alu,
+            "{capability:?}: {turn:?}"
+        );
+        assert_eq!((16 * whole.issued, modest.turn), (spills.text_bytes, Count::default()), "{capability:?}");
         assert!(spills.count.load_shared >= 128 && spills.text_bytes >= 16 * 400, "{capability:?}: {spills:?}");
     }
     Ok(())

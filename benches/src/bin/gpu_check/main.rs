@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use benches::rates::{self, Rounds};
+use benches::rates::{self, Rounds, Step};
 use clap::Parser;
 use client::{Preset, SecretKey};
 use kernels::Backend;
 use kernels::cuda::nvrtc::Compiler;
-use kernels::cuda::{Cache, architecture};
+use kernels::cuda::{CAPABILITIES, Cache, architecture};
 use kernels::detect::{AnyDevice, Choice, detect, untried};
 use kernels::gpu::Gpu;
 use kernels::tfhe::{EvaluationKey, Gates};
@@ -26,9 +26,6 @@ use measure::NandGates;
 const BATCHES: &str = "1,16,64,132,198,199,264,265,528,529,792,793,1024,1056,1057,2112,16384";
 /// Largest number of sessions of one gate each; a key takes about 40 MB.
 const SESSIONS_MAX: usize = 64;
-/// Architectures whose kernels are precompiled for a machine without a compiler: Turing, Ampere, Ada, Hopper,
-/// Blackwell.
-const CAPABILITIES: [(u32, u32); 8] = [(7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0)];
 
 #[derive(Parser)]
 struct Arguments {
@@ -99,11 +96,14 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
             }
             AnyDevice::Cuda(card) => {
                 let (multiprocessors, clock_khz) = (card.gpu().properties().multiprocessors, card.gpu().clock_khz()?);
+                let step = step(arguments, card.gpu())?;
                 let rates = rates::measure(card.gpu(), clock_khz, Rounds::CARD, time)?;
                 let mut figures = Figures::new(card.info(), arguments.preset.name(), &arguments.date);
                 measure::rates(&mut figures, &rates);
                 gates(&mut figures, arguments, &**card, &key, &secret)?;
-                measure::ceiling(&mut figures, multiprocessors, clock_khz, arguments.preset, &rates);
+                if let Some(step) = step {
+                    measure::ceiling(&mut figures, multiprocessors, clock_khz, &step, &rates);
+                }
                 measure::stems(&mut figures, card, &key, time)?;
                 figures
             }
@@ -121,6 +121,16 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
         std::fs::write(path, serde_json::to_string_pretty(&all)? + "\n")?;
     }
     Ok(())
+}
+
+/// Counts the instructions of a step in the packed kernel, or in a newly compiled one.
+fn step<G: Gpu>(arguments: &Arguments, gpu: &G) -> kernels::Result<Option<Step>> {
+    let Some(capability) = gpu.properties().compute_capability else { return Ok(None) };
+    let cache = arguments.kernels.as_deref().and_then(Cache::open);
+    Step::of(capability, &arguments.preset.params(), |source| {
+        let packed = cache.as_ref().and_then(|cache| cache.get(&architecture(capability), &source.text));
+        packed.map_or_else(|| Compiler::of_this_machine()?.compile(source, capability), Ok)
+    })
 }
 
 /// Compiles the kernels that [`rates::measure`] launches.

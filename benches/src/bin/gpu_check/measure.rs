@@ -6,12 +6,13 @@ use std::ops::Range;
 use std::time::Duration;
 
 use benches::rates::{Rates, Step, seconds_each};
-use client::{Preset, SecretKey};
+use client::SecretKey;
 use kernels::cpu::Isa;
 use kernels::cpu::ntt::{NttTables, forward_all};
-use kernels::gpu::{Compiler, Gpu, LaunchOf, Shares, Table, View, ntt, shares};
+use kernels::gpu::{Compiler, Gpu, LaunchOf, Shares, Table, Touched, View, ntt, shares};
 use kernels::tfhe::gpu::CompiledStems;
 use kernels::tfhe::gpu::blind_rotate::Variant;
+use kernels::tfhe::gpu::lwe_key_switch::Results;
 use kernels::tfhe::{EvaluationKey, Gate, Gates, KeyedGates, Lwe, NO_CELLS, Params, SlotGate, ring};
 use kernels::{Backend, Card, Result};
 
@@ -143,15 +144,15 @@ pub fn stems<G: Gpu>(figures: &mut Figures, card: &Card<G>, key: &EvaluationKey,
     gpu.write(&exponents, 0, &any_exponents(p, rows))?;
     let accumulators = gpu.alloc(rows * p.accumulator_words())?;
     let rows_max = stems.blind_rotate.rows_of_a_share(&[rows]);
-    let words = shares(&[(rows, [0; 2])], rows_max);
+    let words = shares(&[(rows, 0)], rows_max);
     let (shared, count) = (gpu.alloc(words.as_flattened().len())?, words.len());
     gpu.write(&shared, 0, words.as_flattened())?;
     // for a full batch, the card runs kernels whose groups exchange no words, so the buffers for the exchange are empty
     let nothing = gpu.alloc(0)?;
-    let keys = [View::all(&bootstrap)];
+    let whole = [View::all(&bootstrap).range()];
     let shared_rows = Shares { table: Table { all: View::all(&shared), first: 0 }, count, rows_max };
     let launches = stems.blind_rotate.run(
-        &keys,
+        Touched { buf: &bootstrap, ranges: &whole },
         View::all(&table),
         View::all(&exponents),
         View::all(&accumulators),
@@ -165,18 +166,18 @@ pub fn stems<G: Gpu>(figures: &mut Figures, card: &Card<G>, key: &EvaluationKey,
     let key_switch = stems.key_switch.load(gpu, key)?;
     let samples = gpu.alloc(rows * (p.extracted_dimension() + 1))?;
     let rows_max = stems.key_switch.gates_of_a_share(&[rows], gpu.properties().groups_max[0]);
-    let words = shares(&[(rows, [0; 2])], rows_max);
-    // the offset of each result in the arena, counted in words; an offset is given as a low word and a high word, and
-    // the high word is 0
-    let results = (0..rows).flat_map(|row| [(row * (p.lwe_dimension + 1)) as u32, 0]);
+    let words = shares(&[(rows, 0)], rows_max);
+    // the first word of each result
+    let results = (0..rows).map(|row| (row * (p.lwe_dimension + 1)) as u32);
     let written: Vec<u32> = results.chain(words.as_flattened().iter().copied()).collect();
     let (tables, count) = (gpu.alloc(written.len())?, words.len());
     gpu.write(&tables, 0, &written)?;
     let arena = gpu.alloc(rows * (p.lwe_dimension + 1))?;
-    let shared_rows = Shares { table: Table { all: View::all(&tables), first: 2 * rows }, count, rows_max };
+    let shared_rows = Shares { table: Table { all: View::all(&tables), first: rows }, count, rows_max };
     let results = Table { all: View::all(&tables), first: 0 };
-    let (keys, arenas) = ([View::all(&key_switch)], [View::all(&arena)]);
-    let launch = stems.key_switch.run(&keys, View::all(&samples), results, &shared_rows, &arenas);
+    let whole = [View::all(&key_switch).range()];
+    let (keys, rows) = (Touched { buf: &key_switch, ranges: &whole }, Results::Words(View::all(&arena)));
+    let launch = stems.key_switch.run(keys, View::all(&samples), results, &shared_rows, rows);
     let switches = per_second(gpu, &arena, switches, time, launch.as_slice())?;
     figures.add("key switches", switches, "key switches/s");
     Ok(())
@@ -245,6 +246,7 @@ pub fn rates(figures: &mut Figures, rates: &Rates) {
         ("IMAD", rates.multiply),
         ("IMAD.HI", rates.multiply_high),
         ("IMAD.WIDE", rates.multiply_wide),
+        ("SHF", rates.shift),
         ("reductions (VIADDMNMX)", rates.reduce),
         ("DFMA", rates.double),
         ("LDS.64", rates.load_shared),
@@ -262,17 +264,17 @@ pub fn rates(figures: &mut Figures, rates: &Rates) {
 }
 
 /// Adds the limit that the card's arithmetic sets at the measured rates, as a formula, and the share of this limit that
-/// the card reached. Adds nothing for presets whose step has no counts.
-pub fn ceiling(figures: &mut Figures, multiprocessors: u32, clock_khz: u32, preset: Preset, rates: &Rates) {
-    let p = preset.params();
-    let Some(step) = Step::of(p.polynomial_size, p.glwe_dimension, p.bootstrap_level_count) else { return };
+/// the card reached.
+pub fn ceiling(figures: &mut Figures, multiprocessors: u32, clock_khz: u32, step: &Step, rates: &Rates) {
     let Some(best) = figures.largest("gates/s") else { return };
-    let (clock_ghz, steps, clocks) = (f64::from(clock_khz) / 1e6, p.lwe_dimension, rates.clocks_of(&step));
-    let ceiling = f64::from(multiprocessors) * clock_ghz * 1e9 / (clocks * steps as f64);
+    let pipes = rates.pipes();
+    let (clocks, clock_ghz, ceiling) =
+        (step.clocks(&pipes), f64::from(clock_khz) / 1e6, step.gates_a_second(&pipes, multiprocessors, clock_khz));
     figures.add("share of the arithmetic's ceiling", 100.0 * best / ceiling, "%");
     figures.note(format!(
         "The ceiling is {ceiling:.0} gates/s: multiprocessors x clock / (clocks of a step x steps) = {multiprocessors} x \
-         {clock_ghz:.3} GHz / ({clocks:.0} x {steps}), at its highest clock, the clocks of a step from the instructions of \
-         the kernel and the rates above."
+         {clock_ghz:.3} GHz / ({clocks:.0} x {}), at its highest clock, the clocks of a step from the instructions of \
+         the kernel and the rates above.",
+        step.steps
     ));
 }

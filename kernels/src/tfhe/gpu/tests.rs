@@ -94,6 +94,7 @@ fn sixty_four_sessions_of_a_gate_are_as_many_launches_uploads_and_waits_as_one()
     for capability in capabilities {
         let properties = Properties {
             compute_capability: capability,
+            memory_bytes: 80 << 30,
             shared_bytes_max: 99 << 10,
             ..Told::new(132).properties().clone()
         };

@@ -8,7 +8,7 @@
 // order. Shared memory holds another pattern each time. A kernel whose result depends on order or pattern is wrong.
 //
 // The warps of a group run one after another, each until it must wait. A barrier of the group must therefore separate a
-// warp's write from another warp's read. Within a warp, threads run the same way.
+// warp's write from another warp's read. Within a warp, threads run the same way. So do the parts of a group.
 
 #include "host_cuda.h"
 
@@ -290,14 +290,20 @@ bool run_warp(Thread* const* threads, unsigned count) {
     return moved;
 }
 
-// Releases the parts of a group whose threads all wait for their part. Returns whether there was one.
-bool release_parts(const std::vector<Thread*>& threads) {
-    bool released = false;
-    for (Thread* first : threads) {
-        if (first->state != host::AT_PART || first->index.x != first->part_first) continue;
-        released |= release(&threads[first->part_first], first->part_threads, host::AT_PART);
+// Runs each part of a group whose threads all wait for their part, until the part waits for the group. So a part is far
+// ahead of the parts that follow in this run's order. Returns whether any part ran.
+bool run_parts(const std::vector<Thread*>& threads) {
+    bool moved = false;
+    for (unsigned warp : ordered(unsigned((threads.size() + WARP - 1) / WARP))) {
+        Thread* first = threads[warp * WARP];
+        while (first->state == host::AT_PART && first->index.x == first->part_first) {
+            Thread* const* part = &threads[first->part_first];
+            if (!release(part, first->part_threads, host::AT_PART)) break;
+            for (unsigned of_part : ordered(first->part_threads / WARP)) run_warp(&part[of_part * WARP], WARP);
+            moved = true;
+        }
     }
-    return released;
+    return moved;
 }
 
 // Runs a group until it must wait. Returns whether any thread advanced.
@@ -312,7 +318,7 @@ bool run_group(Group& next) {
             unsigned first = warp * WARP;
             moved |= run_warp(&next.threads[first], std::min(WARP, launch->threads - first));
         }
-    } while (release_parts(next.threads) || release(next.threads.data(), next.threads.size(), host::AT_GROUP));
+    } while (run_parts(next.threads) || release(next.threads.data(), next.threads.size(), host::AT_GROUP));
     copy_bytes(next.arrays.data(), __start_shared_memory, next.arrays.size());
     return moved;
 }

@@ -16,28 +16,45 @@ use crate::gpu::{Bind, Gpu, Language, LaunchOf, Properties, Shares, Touched, Vie
 use crate::tfhe::gpu::{constants, texts};
 use crate::tfhe::{EvaluationKey, Params};
 
-/// Possible numbers of rows in a group of `blind_rotate.warp`, descending. A GPU uses the first number that fits its
-/// shared memory.
-const GATES: [u32; 5] = [8, 4, 3, 2, 1];
 /// Number of warps in a group that transforms a key.
 const KEY_WARPS: u32 = 4;
 /// Largest number of threads in a group of `blind_rotate.warp`. With more threads, a multiprocessor does not have the
 /// 128 registers that each thread needs for a transform.
 const THREADS_MAX: u32 = 512;
-/// Number of rows in a group, if a multiprocessor runs two groups at once.
-const GATES_OF_TWO_GROUPS: u32 = 4;
 /// Shared memory that a GPU takes for itself in each group, in bytes.
 const SHARED_BYTES_RESERVED: u32 = 1024;
+
+/// The shape of the groups of `blind_rotate.warp`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shape {
+    /// Largest number of rows in a group.
+    gates: u32,
+    /// Number of steps whose key is in shared memory at the same time.
+    tiles: u32,
+    /// Number of groups that a multiprocessor runs at the same time.
+    groups: u32,
+}
+
+/// The shapes, the best first. A GPU uses the first shape that fits. Shapes of several groups are for three polynomials
+/// only: 121 k gates/s instead of 112 k on an H200. With two polynomials, both are equally fast there.
+const SHAPES: [Shape; 8] = [
+    Shape { gates: 4, tiles: 1, groups: 2 },
+    Shape { gates: 8, tiles: 2, groups: 1 },
+    Shape { gates: 4, tiles: 2, groups: 1 },
+    Shape { gates: 8, tiles: 1, groups: 1 },
+    Shape { gates: 4, tiles: 1, groups: 1 },
+    Shape { gates: 3, tiles: 1, groups: 1 },
+    Shape { gates: 2, tiles: 1, groups: 1 },
+    Shape { gates: 1, tiles: 1, groups: 1 },
+];
 
 /// The configuration that suits a GPU and parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fit {
-    /// Largest number of rows in a group of `blind_rotate.warp`.
-    gates: u32,
-    /// Number of steps whose key is in shared memory at the same time.
-    tiles: u32,
-    /// Number of groups of `blind_rotate.warp` that a multiprocessor runs at the same time.
-    groups: u32,
+    shape: Shape,
+    /// Number of partial sums that a warp of `blind_rotate.warp` passes to others at a time: k, or 1 if the shape does
+    /// not fit with k. One at a time takes k - 1 more pairs of barriers in each step.
+    slots: u32,
     /// Whether groups of `blind_rotate.cluster` read each other's shared memory. `None` if that kernel cannot run with
     /// these parameters.
     clusters: Option<bool>,
@@ -54,34 +71,24 @@ impl Fit {
         if capability < (8, 0) || !in_registers {
             return None;
         }
-        // prefer two steps of the key in shared memory, if four or more rows fit beside them
-        let fits = |gates: u32, tiles: u32| {
-            threads(p, gates) <= THREADS_MAX.min(properties.threads_max)
-                && shared_bytes(p, gates, tiles) <= properties.shared_bytes_max
-        };
-        let double = GATES.into_iter().filter(|&gates| gates > 3).find(|&gates| fits(gates, 2)).map(|gates| (gates, 2));
-        let (gates, tiles) =
-            double.or_else(|| GATES.into_iter().find(|&gates| fits(gates, 1)).map(|gates| (gates, 1)))?;
+        let shapes = SHAPES.into_iter().filter(|shape| shape.groups == 1 || p.glwe_dimension == 2);
+        let mut choices = shapes.flat_map(|shape| [p.glwe_dimension as u32, 1].map(|slots| (shape, slots)));
+        let (shape, slots) = choices.find(|&(shape, slots)| fits(properties, p, shape, slots))?;
         let clusters = (p.rgsw_rows() <= 8).then_some(capability >= (9, 0));
-        // With three polynomials in a row, two groups with one step of the key each are faster than one group with two
-        // steps: 121 k gates/s instead of 112 k on an H200. With two polynomials, both are equally fast there.
-        if p.glwe_dimension == 2 && two_groups_fit(properties, p) {
-            return Some(Fit { gates: GATES_OF_TWO_GROUPS, tiles: 1, groups: 2, clusters });
-        }
-        Some(Fit { gates, tiles, groups: 1, clusters })
+        Some(Fit { shape, slots, clusters })
     }
 
     /// Number of rows that one multiprocessor runs at the same time.
     pub fn rows_of_a_multiprocessor(&self) -> usize {
-        (self.groups * self.gates) as usize
+        (self.shape.groups * self.shape.gates) as usize
     }
 }
 
-/// Whether a multiprocessor has room for two groups of `blind_rotate.warp` with one step of the key each.
-fn two_groups_fit(properties: &Properties, p: &Params) -> bool {
-    let of_a_group = shared_bytes(p, GATES_OF_TWO_GROUPS, 1) + SHARED_BYTES_RESERVED;
-    2 * of_a_group <= properties.shared_bytes_max + SHARED_BYTES_RESERVED
-        && threads(p, GATES_OF_TWO_GROUPS) <= properties.threads_max
+/// Whether a multiprocessor has room for the groups of a shape.
+fn fits(properties: &Properties, p: &Params, Shape { gates, tiles, groups }: Shape, slots: u32) -> bool {
+    let of_a_group = shared_bytes(p, gates, tiles, slots) + SHARED_BYTES_RESERVED;
+    groups * of_a_group <= properties.shared_bytes_max + SHARED_BYTES_RESERVED
+        && threads(p, gates) <= THREADS_MAX.min(properties.threads_max)
 }
 
 /// Number of threads of a group of `blind_rotate.warp`.
@@ -96,10 +103,10 @@ fn padded(p: &Params) -> u32 {
 }
 
 /// Size of the shared memory of a group of `blind_rotate.warp`, in bytes. The kernel's source has the same layout.
-fn shared_bytes(p: &Params, gates: u32, tiles: u32) -> u32 {
+fn shared_bytes(p: &Params, gates: u32, tiles: u32, slots: u32) -> u32 {
     let (n, components) = (p.polynomial_size as u32, p.glwe_dimension as u32 + 1);
     let tile = p.rgsw_rows() as u32 * components * n;
-    let own = padded(p).max(p.glwe_dimension as u32 * n).next_multiple_of(32);
+    let own = padded(p).max(slots * n).next_multiple_of(32);
     4 * (tiles * tile + 2 * n + gates * components * (n + own))
 }
 
@@ -127,11 +134,12 @@ impl<G: Gpu> Registers<G> {
     pub fn new(gpu: &G, compiler: &Compiler<G>, p: &Params, fit: Fit) -> Result<Self> {
         let texts =
             [&MODULAR, &texts::TORUS, &texts::PLACE, &texts::ASYNC, &texts::REGISTERS, &texts::BLIND_ROTATE_WARP];
-        let warp = gates_up_to(fit.gates).into_iter().map(|gates| {
-            let more = [("GATES", gates), ("TILES", fit.tiles), ("GROUPS", fit.groups)];
+        let Fit { shape, slots, clusters } = fit;
+        let warp = gates_up_to(shape.gates).into_iter().map(|gates| {
+            let more = [("GATES", gates), ("TILES", shape.tiles), ("GROUPS", shape.groups), ("SLOTS", slots)];
             Ok((gates, compiler.stem(gpu, "blind_rotate.warp", &texts, &constants(p), threads(p, gates), &more)?))
         });
-        let cluster = fit.clusters.map(|clusters| Cluster::new(gpu, compiler, p, clusters)).transpose()?;
+        let cluster = clusters.map(|clusters| Cluster::new(gpu, compiler, p, clusters)).transpose()?;
         let multiprocessors = gpu.properties().multiprocessors as usize;
         Ok(Registers { params: *p, warp: warp.collect::<Result<_>>()?, multiprocessors, fit, cluster })
     }
@@ -217,7 +225,7 @@ impl<G: Gpu> Registers<G> {
         bind.push(Bind::read(shares.table.all));
         let kernel = self.warp.iter().find(|(gates, _)| *gates as usize >= shares.rows_max);
         let (gates, stem) = kernel.expect("shares are as large as those of one of the kernels");
-        let shared_bytes = shared_bytes(p, *gates, self.fit.tiles);
+        let shared_bytes = shared_bytes(p, *gates, self.fit.shape.tiles, self.fit.slots);
         let grid = Grid { shared_bytes, ..stem.grid([shares.count as u32, 1, 1]) };
         stem.launch_grid("blind_rotate_warp", grid, bind, args)
     }
@@ -225,7 +233,7 @@ impl<G: Gpu> Registers<G> {
     fn ways(&self) -> Ways {
         let cluster_rows_max = self.cluster.as_ref().map_or(0, |cluster| cluster.rows_max.load(Ordering::Relaxed));
         let gates = self.warp.iter().map(|(gates, _)| *gates).collect();
-        let groups = self.fit.groups as usize;
+        let groups = self.fit.shape.groups as usize;
         Ways { gates, groups, cluster_rows_max, multiprocessors: self.multiprocessors }
     }
 }

@@ -1,11 +1,14 @@
 //! The assembler's figures for each entry of a cubin: registers, stack and shared memory, as `ptxas -v` prints them,
 //! and the instructions by kind.
 //!
+//! The suite `nvrtc` compares these figures with budgets, and `gpu_check` computes a card's ceiling from those of a loop.
+//!
 //! A cubin is an ELF file. The numbers of registers and the sizes of stack frames are attributes of the section
 //! `.nv.info`. Each attribute has a byte for the format, a byte for the kind, a length, and in these kinds a symbol and
 //! a value. Shared memory is the size of `.nv.shared.ENTRY`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 const REGISTERS: u8 = 0x2f;
 const FRAME_BYTES: u8 = 0x11;
@@ -15,6 +18,10 @@ const SIZED: u8 = 4;
 /// Shared memory that the system reserves in each group since compute capability 9.0. The size of the section includes
 /// this memory.
 const SHARED_BYTES_RESERVED: u32 = 1024;
+/// Size of an instruction, in bytes.
+const INSTRUCTION_BYTES: usize = 16;
+/// The kind of branches.
+const BRANCH: u16 = 0x147;
 
 /// The resources of a card that one entry takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,11 +34,13 @@ pub struct Use {
     pub shared_bytes: u32,
     /// Size of the instructions in bytes, 16 for each.
     pub text_bytes: u32,
-    /// Number of instructions of the kinds that decide the speed.
+    /// Instructions of the whole text.
     pub count: Count,
+    /// Instructions of one turn of the longest loop; all 0 if the text has no loop.
+    pub turn: Count,
 }
 
-/// Instructions of an entry's text. Each is counted once, however often it runs.
+/// Instructions of a text, by the kinds that decide its speed. Each is counted once, however often it runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     /// IMAD, including additions, shifts and moves for which the assembler uses the multiplier.
@@ -52,15 +61,23 @@ pub struct Count {
     pub load_global: u32,
     /// LDS: loads of shared memory.
     pub load_shared: u32,
+    /// All instructions of the unit for sums and logic: additions, minima, LOP3, and shifts, comparisons, selections and
+    /// moves that do not use the multiplier.
+    pub alu: u32,
+    /// All instructions.
+    pub issued: u32,
 }
 
 impl Count {
-    /// Counts the instructions by the low nine bits of their 128 bits, which are the kind of an instruction on all
-    /// architectures since Volta (`nvdisasm -hex` prints each instruction with its bits).
     fn of(text: &[u8]) -> Count {
         let mut count = Count::default();
-        for instruction in text.chunks_exact(16) {
-            let kind = match u16::from_le_bytes([instruction[0], instruction[1]]) & 0x1ff {
+        for instruction in text.chunks_exact(INSTRUCTION_BYTES) {
+            count.issued += 1;
+            let kind = kind(instruction);
+            // the kinds in turn: MOV, SEL, ISETP, IADD3, LEA, LOP3, PRMT, IMNMX, SHF, VIADD, VIADDMNMX, VIMNMX
+            let of_alu = [0x002, 0x007, 0x00c, 0x010, 0x011, 0x012, 0x016, 0x017, 0x019, 0x036, 0x046, 0x048];
+            count.alu += u32::from(of_alu.contains(&kind));
+            let field = match kind {
                 0x024 => &mut count.multiply,
                 0x027 => &mut count.multiply_high,
                 0x025 => &mut count.multiply_wide,
@@ -72,10 +89,38 @@ impl Count {
                 0x184 => &mut count.load_shared,
                 _ => continue,
             };
-            *kind += 1;
+            *field += 1;
         }
         count
     }
+}
+
+/// The kind of an instruction: the low nine bits of its 128 bits, on all architectures since Volta (`nvdisasm -hex` prints
+/// each instruction with its bits).
+fn kind(instruction: &[u8]) -> u16 {
+    u16::from_le_bytes([instruction[0], instruction[1]]) & 0x1ff
+}
+
+/// The bytes of the longest loop of a text: from the target of the branch that leads back the furthest to this branch.
+///
+/// A branch has the distance to its target, counted from the next instruction. Before compute capability 9.0, bits 32 to
+/// 63 are the distance in bytes. Since then, bits 34 to 63 and 16 to 23 are the distance in units of four bytes, the high
+/// part first. Every text ends with a branch to itself, whose bits tell the two forms apart.
+fn longest_loop(text: &[u8]) -> Option<Range<usize>> {
+    let instructions = text.chunks_exact(INSTRUCTION_BYTES).enumerate();
+    let branches = instructions.filter(|(_, instruction)| kind(instruction) == BRANCH).map(|(i, instruction)| {
+        let high = i32::from_le_bytes(instruction[4..8].try_into().expect("four bytes"));
+        (INSTRUCTION_BYTES * (i + 1), i64::from(high), i64::from(instruction[2]))
+    });
+    let branches: Vec<(usize, i64, i64)> = branches.collect();
+    let in_units = branches.iter().any(|&(_, high, low)| (high, low) == (-4, 0xfc));
+    let loops = branches.into_iter().filter_map(|(end, high, low)| {
+        let distance = if in_units { 4 * ((high >> 2 << 8) + low) } else { high };
+        let length = usize::try_from(-distance).ok()?;
+        Some(end.checked_sub(length)?..end)
+    });
+    // a branch to itself is no loop
+    loops.filter(|text| text.len() > INSTRUCTION_BYTES).max_by_key(ExactSizeIterator::len)
 }
 
 /// The contents of a cubin.
@@ -127,7 +172,9 @@ pub fn read(cubin: &[u8]) -> Cubin {
         used.shared_bytes = shared.saturating_sub(reserved);
         let text = section(&format!(".text.{name}")).expect("an entry has its own section");
         used.text_bytes = text.size as u32;
-        used.count = Count::of(&elf.0[text.offset..text.offset + text.size]);
+        let text = &elf.0[text.offset..text.offset + text.size];
+        used.count = Count::of(text);
+        used.turn = longest_loop(text).map_or_else(Count::default, |turn| Count::of(&text[turn]));
     }
     cubin
 }
