@@ -65,6 +65,9 @@ struct Segment<G: Gpu> {
     free: BTreeMap<usize, usize>,
 }
 
+/// Takes pages of a segment; `None` if the segment has no room for them.
+type PagesOf<G> = fn(&mut Segment<G>, &G, usize) -> Result<Option<Vec<usize>>>;
+
 /// Pages that belong to an arena or a key. On drop, the pages are overwritten and given back.
 pub struct Pages<G: Gpu> {
     space: Arc<Space<G>>,
@@ -97,12 +100,7 @@ impl<G: Gpu> Space<G> {
         self.take_where(gpu, words.div_ceil(PAGE_WORDS).max(1), Segment::run)
     }
 
-    fn take_where(
-        self: &Arc<Self>,
-        gpu: &G,
-        count: usize,
-        pages_of: fn(&mut Segment<G>, &G, usize) -> Result<Option<Vec<usize>>>,
-    ) -> Result<Pages<G>> {
+    fn take_where(self: &Arc<Self>, gpu: &G, count: usize, pages_of: PagesOf<G>) -> Result<Pages<G>> {
         let state = &mut *self.state();
         let given = |segment: &Segment<G>, pages| Pages {
             space: self.clone(),

@@ -245,8 +245,8 @@ impl<G: Gpu> Launcher<'_, G> {
             rows.chunks_exact(words).flat_map(|row| [row, &vec![7; stride - words]].concat()).collect()
         };
         let (arena, out) = (self.upload(&placed(&slots)), self.upload(&vec![7; 3 * words]));
-        let all = [0..4 * stride];
-        let touched = Touched { buf: &arena, ranges: &all };
+        let all = 0..4 * stride;
+        let touched = Touched { buf: &arena, ranges: std::slice::from_ref(&all) };
         let minus_eighth = 0u32.wrapping_sub(EIGHTH);
         // each sum has a constant, the slot of x and its factor, the slot of y and its factor
         let sums = [[EIGHTH, 0, 1, 1, u32::MAX], [minus_eighth, 3, 2, 2, 2], [5, 1, 1, 1, 1]];

@@ -44,7 +44,7 @@ impl<G: Gpu> Key<G> {
 
     /// Implements [`crate::tfhe::Gates::load_piece`].
     pub(super) fn load_piece(&self, gpu: &G, piece: usize, key: &EvaluationKey) -> Result<bool> {
-        let Key { params: p, stems, .. } = &*self;
+        let Key { params: p, stems, .. } = self;
         let bit_bytes = 4 * blind_rotate::key_words(p) / p.lwe_dimension;
         let input_bytes = 4 * lwe_key_switch::key_words(p) / p.extracted_dimension();
         let (piece, more) = KeyPiece::of(p, piece, bit_bytes, input_bytes);

@@ -203,6 +203,6 @@ mod tests {
         let batches = [4..7, 0..0, 0..2];
         assert_eq!(parts(&batches, 2), [vec![(0, 4..6)], vec![(0, 6..7), (2, 0..1)], vec![(2, 1..2)]]);
         assert_eq!(parts(&batches, 5), [vec![(0, 4..7), (2, 0..2)]]);
-        assert!(parts(&[3..3], 2).is_empty());
+        assert!(parts(&[3..3, 0..0], 2).is_empty());
     }
 }
