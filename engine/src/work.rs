@@ -128,11 +128,14 @@ mod tests {
     #[test]
     fn rows_are_split_where_levels_end() {
         let ends = [3, 4, 9];
-        assert_eq!(split_by_levels(&ends, 0..9), [0..3, 3..4, 4..9]);
-        assert_eq!(split_by_levels(&ends, 2..5), [2..3, 3..4, 4..5]);
-        assert_eq!(split_by_levels(&ends, 5..7), [5..7]);
-        assert_eq!(split_by_levels(&ends, 3..4), [3..4]);
-        assert_eq!(split_by_levels(&ends, 4..4), Vec::<Range<usize>>::new());
-        assert_eq!(split_by_levels(&[], 0..7), [0..7], "a list");
+        let split = |ends: &[usize], rows| -> Vec<(usize, usize)> {
+            split_by_levels(ends, rows).into_iter().map(|rows| (rows.start, rows.end)).collect()
+        };
+        assert_eq!(split(&ends, 0..9), [(0, 3), (3, 4), (4, 9)]);
+        assert_eq!(split(&ends, 2..5), [(2, 3), (3, 4), (4, 5)]);
+        assert_eq!(split(&ends, 5..7), [(5, 7)]);
+        assert_eq!(split(&ends, 3..4), [(3, 4)]);
+        assert_eq!(split(&ends, 4..4), []);
+        assert_eq!(split(&[], 0..7), [(0, 7)], "a list");
     }
 }
