@@ -1,8 +1,6 @@
 //! The interface of a device that all schemes share: memory for rows of words, and calls that write and read these
 //! rows. Each scheme adds a trait for the scheme's computations on the rows.
 
-pub(crate) mod chunks;
-
 use std::time::Duration;
 
 use crate::error::Result;

@@ -4,6 +4,7 @@ pub(crate) mod ahead;
 mod arena;
 pub mod automorphism;
 pub mod base_convert;
+mod chunks;
 pub(crate) mod gadget;
 mod host_memory;
 pub mod memory;

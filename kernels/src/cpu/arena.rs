@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::backend::chunks::{Chunks, RowPlace};
+use crate::cpu::chunks::{Chunks, RowPlace};
 use crate::cpu::memory::Words;
 use crate::error::Result;
 
