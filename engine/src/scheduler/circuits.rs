@@ -37,6 +37,11 @@ impl CircuitBooks {
         self.restarting.is_some()
     }
 
+    /// The first row of the level whose rows wait.
+    fn level_start(&self) -> usize {
+        self.level.checked_sub(1).map_or(0, |before| self.level_ends[before])
+    }
+
     /// For each level, the index after its last row.
     pub(super) fn level_ends(&self) -> &[usize] {
         &self.level_ends
@@ -152,7 +157,7 @@ impl Scheduler {
         let OperationBooks { session, circuit, .. } = &self.operations[&operation];
         let session = *session;
         let circuit = circuit.as_ref().expect("levels are a circuit's");
-        let first = if circuit.level == 0 { 0 } else { circuit.level_ends[circuit.level - 1] };
+        let first = circuit.level_start();
         let Some(&end) = circuit.level_ends.get(circuit.level) else {
             let outcome = Ok(super::Finished { compute: Duration::ZERO, units: 0 });
             return self.finish(operation, outcome);
@@ -172,8 +177,7 @@ impl Scheduler {
         if circuit.level == circuit.level_ends.len() {
             return true;
         }
-        let first = if circuit.level == 0 { 0 } else { circuit.level_ends[circuit.level - 1] };
-        if first == end {
+        if circuit.level_start() == end {
             self.enqueue_level(operation);
         }
         false

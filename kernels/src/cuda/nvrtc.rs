@@ -118,9 +118,10 @@ fn name((major, minor): Version) -> String {
 /// Chooses one of the installed compilers, the newest first, and its target for a card. Each compiler has a version and
 /// its architectures, ascending. `driver` is the driver's version; without a driver, every compiler suits.
 ///
-/// A driver loads cubins of its own and of earlier majors, also of a later minor, and PTX only up to its own version. So
-/// the choice is the newest compiler of a major up to the driver's that makes a cubin for the card; else the newest
-/// compiler up to the driver's version that makes PTX. The error names all versions.
+/// A driver loads every cubin whose major version is at most the driver's. A driver loads PTX only if the version of the
+/// PTX is at most the driver's. So the function first takes the newest compiler of a loadable major that makes a cubin
+/// for the card. Without such a compiler, the function takes the newest one that makes loadable PTX. The error names all
+/// versions.
 fn choose(
     installed: &[(Version, &[i32])],
     driver: Option<Version>,
