@@ -13,7 +13,7 @@
 // The roots of mid and near stay in registers. The key has the order of blind_rotate.warp.cu.
 //
 // Ranges as in blind_rotate.warp.cu. From the prelude also: CLUSTERS (0 or 1). Needs `modular`, `place`,
-// `blind_rotate.async` and `blind_rotate.registers`.
+// `ntt.registers`, `blind_rotate.async` and `blind_rotate.registers`.
 
 constexpr unsigned COMPONENTS = K + 1;
 constexpr unsigned ROWS = LEVELS * COMPONENTS;  // of an RGSW ciphertext: the blocks of a row

@@ -1,4 +1,5 @@
-// Transforms whose words stay in a thread's registers, shared by blind_rotate.warp and blind_rotate.cluster.
+// Helpers of gates whose words stay in a thread's registers, shared by blind_rotate.warp and blind_rotate.cluster.
+// Needs `ntt.registers`.
 //
 // The root of group g in the stage with m groups is roots[m + g]. The negated inverse of this root is the root of the
 // mirrored group, roots[m + m - 1 - g]. So one table serves both directions. The first 32 roots are the same for all
@@ -26,33 +27,24 @@ __device__ __forceinline__ uint2 uniform_root(unsigned index) {
     return make_uint2(UNIFORM.root[index][0], UNIFORM.root[index][1]);
 }
 
-// (x, y) <- (x + w y, x - w y). y is any word; x is in [0, 4 Q), or in [0, 2 Q) at the FIRST stage; both results are
-// in [0, 4 Q).
+// The ring's prime, as the transforms take it.
+struct RingPrime {
+    static constexpr unsigned q = Q;
+};
+
+// Words as for `butterfly_by`.
 template <bool FIRST = false>
 __device__ __forceinline__ void butterfly(unsigned& x, unsigned& y, uint2 w) {
-    const unsigned low = FIRST ? x : reduce(x, 2 * Q), t = mul_lazy(y, w);
-    x = low + t;
-    y = low - t + 2 * Q;
+    butterfly_by<FIRST>(RingPrime(), x, y, w);
 }
-
-// (x, y) <- (x + y, (y - x) w), where w is the root of the mirrored group. All values are in [0, 2 Q).
 __device__ __forceinline__ void inverse_butterfly(unsigned& x, unsigned& y, uint2 w) {
-    const unsigned difference = y - x + 2 * Q;
-    x = reduce(x + y, 2 * Q);
-    y = mul_lazy(difference, w);
+    inverse_butterfly_by(RingPrime(), x, y, w);
 }
-
-// A butterfly between two lanes whose numbers differ in the bits `apart`. If `high`, this lane has y, else x.
 __device__ __forceinline__ unsigned butterfly_of_lanes(unsigned own, bool high, unsigned apart, uint2 w) {
-    const unsigned mine = high ? mul_lazy(own, w) : reduce(own, 2 * Q);
-    const unsigned other = __shfl_xor_sync(~0u, mine, apart);
-    return high ? other - mine + 2 * Q : mine + other;
+    return butterfly_of_lanes_by(RingPrime(), own, high, apart, w);
 }
-
-// The inverse butterfly between two lanes, with the same arguments.
 __device__ __forceinline__ unsigned inverse_butterfly_of_lanes(unsigned own, bool high, unsigned apart, uint2 w) {
-    const unsigned other = __shfl_xor_sync(~0u, own, apart);
-    return high ? mul_lazy(own - other + 2 * Q, w) : reduce(own + other, 2 * Q);
+    return inverse_butterfly_of_lanes_by(RingPrime(), own, high, apart, w);
 }
 
 // Amplitude at the start of a rotation by b: q/4 if b has the mark 2^31, else q/8.

@@ -4,24 +4,19 @@
 // Computes the same words as blind_rotate.cu. A block has GATES rows that run in lock step, with a warp for each of
 // their K + 1 polynomials. A step's key is copied to shared memory while earlier steps are computed, and all rows read
 // it there.
-// A lane holds W = N/32 words of a polynomial, in one of two layouts:
-//   far:  word i of a lane is coefficient 32 i + lane. Partners of the first five stages lie in one lane, or 16 lanes
-//         apart (N 512); their roots are the same for all lanes: constants of the source.
-//   near: word i of a lane is value W lane + i. Partners of the other stages lie in one lane; roots differ by lane.
-// One transpose through shared memory converts one layout to the other. The key is stored in the near layout.
+// A lane holds W = N/32 words of a polynomial, in one of the two layouts of `ntt.registers`: far, where all lanes have
+// the same roots, which are constants of the source, or near, where roots differ by lane. The key is stored in the near
+// layout.
 //
 // Ranges: Q < 2^30. Digits and sums enter a transform in [0, 2Q); a butterfly's words stay in [0, 4Q).
 // From the prelude also: GATES, TILES (steps whose key is in shared memory: 1 or 2), GROUPS (of a multiprocessor), and
 // SLOTS (partial sums that a warp passes to other warps at a time: K, or 1, which takes less shared memory). Needs
-// `modular`, `place`, `blind_rotate.async` and `blind_rotate.registers`.
+// `modular`, `place`, `ntt.registers`, `blind_rotate.async` and `blind_rotate.registers`.
 
 constexpr unsigned W = N / 32;
 constexpr unsigned COMPONENTS = K + 1;
 constexpr unsigned WARPS = GATES * COMPONENTS;
 constexpr unsigned ROW_THREADS = 32 * COMPONENTS;
-// stages whose partners are words of one lane in the far layout; N 512 has a fifth stage between lanes
-constexpr unsigned FAR_STAGES = LOG_N - 5 < 5 ? LOG_N - 5 : 5;
-constexpr unsigned NEAR_STAGES = LOG_N - 5;
 
 constexpr unsigned TILE = COMPONENTS * COMPONENTS * KEY_COLUMN;  // words of a step's key
 
@@ -40,96 +35,18 @@ static_assert(N == 512 || N == 1024, "a lane holds 16 or 32 words");
 static_assert(SLOTS > 0 && K % SLOTS == 0, "all slots are used each time");
 static_assert(LEVELS * W <= 64 && LEVELS <= 3, "the digits of all levels stay in registers, their sum in 64 bits");
 
-// Pair `pair` of W/2 in a stage whose partners are `half` words apart.
-__device__ __forceinline__ constexpr unsigned block_of(unsigned pair, unsigned half) { return pair / half; }
-__device__ __forceinline__ constexpr unsigned low_of(unsigned pair, unsigned half) {
-    return pair / half * 2 * half + pair % half;
-}
+// The roots of both layouts: those of the far stages are constants, the others are in shared memory, [W][32], slot
+// 2^stage - 1 + block.
+struct WarpRoots {
+    const uint2* of_lanes;
 
-// The first five stages, far layout.
-__device__ __forceinline__ void forward_far(unsigned (&v)[W], unsigned lane) {
-#pragma unroll
-    for (unsigned pair = 0; pair < W / 2; pair++) butterfly<true>(v[pair], v[pair + W / 2], uniform_root(1));
-#pragma unroll
-    for (unsigned stage = 1; stage < FAR_STAGES; stage++) {
-        const unsigned half = W >> (stage + 1);
-#pragma unroll
-        for (unsigned pair = 0; pair < W / 2; pair++) {
-            const unsigned low = low_of(pair, half);
-            butterfly(v[low], v[low + half], uniform_root((1u << stage) + block_of(pair, half)));
-        }
+    __device__ __forceinline__ uint2 far(unsigned stage, unsigned group) const {
+        return uniform_root((1u << stage) + group);
     }
-    if (FAR_STAGES < 5) {
-#pragma unroll
-        for (unsigned i = 0; i < W; i++) v[i] = butterfly_of_lanes(v[i], lane & 16, 16, uniform_root(16 + i));
+    __device__ __forceinline__ uint2 near(unsigned stage, unsigned lane, unsigned block) const {
+        return of_lanes[((1u << stage) - 1 + block) * 32 + lane];
     }
-}
-
-// The remaining stages, in the near layout, of several polynomials at once; `roots` is [W][32], slot 2^stage - 1 +
-// block.
-template <unsigned ROWS>
-__device__ __forceinline__ void forward_near(unsigned (&v)[ROWS][W], const uint2* roots, unsigned lane) {
-#pragma unroll
-    for (unsigned stage = 0; stage < NEAR_STAGES; stage++) {
-        const unsigned half = W >> (stage + 1);
-#pragma unroll
-        for (unsigned pair = 0; pair < W / 2; pair++) {
-            const unsigned low = low_of(pair, half), slot = (1u << stage) - 1 + block_of(pair, half);
-            const uint2 w = roots[slot * 32 + lane];
-#pragma unroll
-            for (unsigned row = 0; row < ROWS; row++) butterfly(v[row][low], v[row][low + half], w);
-        }
-    }
-}
-
-__device__ __forceinline__ void inverse_near(unsigned (&v)[W], const uint2* roots, unsigned lane) {
-#pragma unroll
-    for (unsigned back = 0; back < NEAR_STAGES; back++) {
-        const unsigned stage = NEAR_STAGES - 1 - back, half = W >> (stage + 1);
-#pragma unroll
-        for (unsigned pair = 0; pair < W / 2; pair++) {
-            const unsigned low = low_of(pair, half), mirrored = (2u << stage) - 2 - block_of(pair, half);
-            inverse_butterfly(v[low], v[low + half], roots[mirrored * 32 + 31 - lane]);
-        }
-    }
-}
-
-__device__ __forceinline__ void inverse_far(unsigned (&v)[W], unsigned lane) {
-    if (FAR_STAGES < 5) {
-#pragma unroll
-        for (unsigned i = 0; i < W; i++) v[i] = inverse_butterfly_of_lanes(v[i], lane & 16, 16, uniform_root(31 - i));
-    }
-#pragma unroll
-    for (unsigned back = 0; back < FAR_STAGES; back++) {
-        const unsigned stage = FAR_STAGES - 1 - back, half = W >> (stage + 1);
-#pragma unroll
-        for (unsigned pair = 0; pair < W / 2; pair++) {
-            const unsigned low = low_of(pair, half);
-            inverse_butterfly(v[low], v[low + half], uniform_root((2u << stage) - 1 - block_of(pair, half)));
-        }
-    }
-}
-
-// From far to near through `own`. A word of padding after every 32 words avoids bank conflicts on both sides.
-__device__ __forceinline__ void far_to_near(unsigned (&v)[W], unsigned* own, unsigned lane) {
-    __syncwarp();
-#pragma unroll
-    for (unsigned i = 0; i < W; i++) own[33 * i + lane] = v[i];
-    __syncwarp();
-    const unsigned at = W * lane + ((W * lane) >> 5);
-#pragma unroll
-    for (unsigned i = 0; i < W; i++) v[i] = own[at + i];
-}
-
-__device__ __forceinline__ void near_to_far(unsigned (&v)[W], unsigned* own, unsigned lane) {
-    __syncwarp();
-    const unsigned at = W * lane + ((W * lane) >> 5);
-#pragma unroll
-    for (unsigned i = 0; i < W; i++) own[at + i] = v[i];
-    __syncwarp();
-#pragma unroll
-    for (unsigned i = 0; i < W; i++) v[i] = own[33 * i + lane];
-}
+};
 
 // Roots of the near stages in the order in which lanes read them, from the plain table [N] of value and companion.
 __device__ __forceinline__ void lane_roots(uint2* to, const uint2* roots) {
@@ -155,13 +72,14 @@ extern "C" __global__ void blind_rotate_warp_key(const unsigned* coefficients, c
     const unsigned polynomial = blockIdx.x * (blockDim.x / 32) + warp;
     if (polynomial >= polynomials) return;
     unsigned* own = shared + 2 * 32 * W + warp * PADDED;
+    const WarpRoots warp_roots = {near_roots};
     const unsigned* from = coefficients + (unsigned long long)polynomial * N;
     unsigned v[1][W];
 #pragma unroll
     for (unsigned i = 0; i < W; i++) v[0][i] = from[32 * i + lane];
-    forward_far(v[0], lane);
+    forward_far(RingPrime(), warp_roots, v[0], lane);
     far_to_near(v[0], own, lane);
-    forward_near(v, near_roots, lane);
+    forward_near(RingPrime(), warp_roots, v, lane);
     const unsigned step = first + polynomial / (LEVELS * COMPONENTS * COMPONENTS), column = polynomial % COMPONENTS;
     const unsigned component = polynomial / COMPONENTS % COMPONENTS;
     const unsigned level = polynomial / (COMPONENTS * COMPONENTS) % LEVELS;
@@ -231,6 +149,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, K == 2 || 32 * WARPS <=
     key = reinterpret_cast<const unsigned*>(reinterpret_cast<unsigned long long>(key) + 4 * word_of(share[2]));
     unsigned* accumulator = shared + AT_ACCUMULATORS + gate * ACCUMULATOR + component * N;
     unsigned* own = shared + AT_OWN + warp * OWN;
+    const WarpRoots warp_roots = {near_roots};
     exponents += (unsigned long long)row * (steps + 1);
 
     if (steps > 0) copy_tile(tiles, key);
@@ -258,10 +177,10 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, K == 2 || 32 * WARPS <=
         // (3) transform the digits
 #pragma unroll
         for (unsigned level = 0; level < LEVELS; level++) {
-            forward_far(v[level], lane);
+            forward_far(RingPrime(), warp_roots, v[level], lane);
             far_to_near(v[level], own, lane);
         }
-        forward_near(v, near_roots, lane);
+        forward_near(RingPrime(), warp_roots, v, lane);
         __syncwarp();
         copy_async_wait<0>();
         // this step's key has arrived; with two tiles, no thread reads the last step's key any more
@@ -289,9 +208,9 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, K == 2 || 32 * WARPS <=
         add_partial_sums(sum, row_slots, COMPONENTS - SLOTS, component, lane);
         part_sync<ROW_THREADS>();  // all partial sums of the row are read
         // (5) transform back
-        inverse_near(sum, near_roots, lane);
+        inverse_near(RingPrime(), warp_roots, sum, lane);
         near_to_far(sum, own, lane);
-        inverse_far(sum, lane);
+        inverse_far(RingPrime(), warp_roots, sum, lane);
         // (6) acc <- acc + sum
 #pragma unroll
         for (unsigned i = 0; i < W; i++) {

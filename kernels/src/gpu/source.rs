@@ -79,6 +79,8 @@ const RESIDUE: Text = text!("residue");
 pub const MODULAR: Text = text!("modular");
 /// Transforms: a stem, and also a helper of other stems.
 pub const NTT: Text = text!("ntt");
+/// Helper: transforms in registers.
+pub const NTT_REGISTERS: Text = cuda_text!("ntt.registers");
 
 impl Text {
     fn of(&self, dialect: Dialect) -> &'static str {

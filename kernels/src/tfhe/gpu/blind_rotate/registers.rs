@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::choice::{Way, Ways, cluster_rows_max, gates_up_to};
 use super::{CHUNK_WORDS, step_words};
 use crate::error::Result;
-use crate::gpu::source::MODULAR;
+use crate::gpu::source::{MODULAR, NTT_REGISTERS, Text};
 use crate::gpu::stem::{Compiler, Grid, Stem};
 use crate::gpu::{Bind, Gpu, Language, LaunchOf, Properties, Shares, Touched, View, ViewOf, scratch, upload};
 use crate::tfhe::gpu::{constants, texts};
@@ -129,11 +129,15 @@ struct Cluster<G: Gpu> {
     shows: bool,
 }
 
+/// The texts of a kernel with its helpers.
+fn texts_of(kernel: &'static Text) -> [&'static Text; 7] {
+    [&MODULAR, &texts::TORUS, &texts::PLACE, &texts::ASYNC, &NTT_REGISTERS, &texts::REGISTERS, kernel]
+}
+
 impl<G: Gpu> Registers<G> {
     /// Compiles the kernels.
     pub fn new(gpu: &G, compiler: &Compiler<G>, p: &Params, fit: Fit) -> Result<Self> {
-        let texts =
-            [&MODULAR, &texts::TORUS, &texts::PLACE, &texts::ASYNC, &texts::REGISTERS, &texts::BLIND_ROTATE_WARP];
+        let texts = texts_of(&texts::BLIND_ROTATE_WARP);
         let Fit { shape, slots, clusters } = fit;
         let warp = gates_up_to(shape.gates).into_iter().map(|gates| {
             let more = [("GATES", gates), ("TILES", shape.tiles), ("GROUPS", shape.groups), ("SLOTS", slots)];
@@ -240,8 +244,7 @@ impl<G: Gpu> Registers<G> {
 
 impl<G: Gpu> Cluster<G> {
     fn new(gpu: &G, compiler: &Compiler<G>, p: &Params, clusters: bool) -> Result<Self> {
-        let texts =
-            [&MODULAR, &texts::TORUS, &texts::PLACE, &texts::ASYNC, &texts::REGISTERS, &texts::BLIND_ROTATE_CLUSTER];
+        let texts = texts_of(&texts::BLIND_ROTATE_CLUSTER);
         let more = [("CLUSTERS", u32::from(clusters))];
         let threads = p.polynomial_size as u32 / 8;
         let stem = compiler.stem(gpu, "blind_rotate.cluster", &texts, &constants(p), threads, &more)?;
