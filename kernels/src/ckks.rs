@@ -11,6 +11,7 @@ pub mod container;
 pub mod cpu;
 mod divisions;
 pub mod encode;
+pub mod gpu;
 pub mod keys;
 pub mod matmul;
 mod matrices;

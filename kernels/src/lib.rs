@@ -1,10 +1,11 @@
-//! The mathematics of Ango. A module depends only on modules before it in this order: modular < ring < backend < cpu,
-//! gpu < tfhe, ckks. No module uses a clock, the network or JSON.
+//! The mathematics of Ango. A module depends only on modules before it in this order: modular < ring, conversion < backend <
+//! cpu, gpu < tfhe, ckks. No module uses a clock, the network or JSON.
 
 pub mod backend;
 pub mod bytes;
 pub mod ckks;
 pub mod container;
+pub mod conversion;
 pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;

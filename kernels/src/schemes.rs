@@ -2,7 +2,7 @@
 //! to both schemes (`tfhe` and `ckks`).
 
 use crate::backend::{Backend, DeviceInfo};
-use crate::ckks::{Arithmetic, Unsupported};
+use crate::ckks::{self, Arithmetic, KeyedSteps, PartShape, SeededRow};
 use crate::error::Result;
 use crate::gpu::{self, Gpu};
 use crate::tfhe::{self, EvaluationKey, Gates, KeyedGates, Params, Stems};
@@ -17,13 +17,15 @@ impl<B: Gates + Arithmetic> Schemes for B {}
 pub struct Card<G: Gpu> {
     device: gpu::Device<G>,
     gates: tfhe::gpu::Kernels<G>,
+    numbers: ckks::gpu::Kernels<G>,
 }
 
 impl<G: Gpu> Card<G> {
     /// Wraps an opened GPU.
     pub fn new(gpu: G) -> Card<G> {
         let info = tfhe::gpu::device_info(gpu.properties());
-        Card { device: gpu::Device::new(gpu, info), gates: tfhe::gpu::Kernels::default() }
+        let (gates, numbers) = Default::default();
+        Card { device: gpu::Device::new(gpu, info), gates, numbers }
     }
 
     /// Sets the largest useful number of bootstraps in a batch ([`DeviceInfo::rows_max`]).
@@ -104,8 +106,42 @@ impl<G: Gpu> Stems for Card<G> {
     }
 }
 
-/// GPUs do not compute on encrypted numbers (CKKS) yet, so the defaults of [`Arithmetic`] apply.
 impl<G: Gpu> Arithmetic for Card<G> {
-    type Tables = Unsupported;
-    type Part = Unsupported;
+    type Tables = ckks::gpu::Tables<G>;
+    type Part = ckks::gpu::Part<G>;
+
+    fn tables_bytes(&self, params: &ckks::Params) -> Option<u64> {
+        Some(self.numbers.tables_bytes(params))
+    }
+
+    fn make_tables(&self, params: &ckks::Params) -> Result<Self::Tables> {
+        self.numbers.make_tables(&self.device, params)
+    }
+
+    fn part_bytes(&self, shape: &PartShape) -> u64 {
+        self.numbers.part_bytes(shape)
+    }
+
+    fn units_of_a_gate(&self) -> u32 {
+        ckks::gpu::UNITS_OF_A_GATE
+    }
+
+    fn room_for_part(&self, _tables: &Self::Tables, shape: &PartShape) -> Result<Self::Part> {
+        self.numbers.room_for_part(&self.device, shape)
+    }
+
+    fn load_row(&self, tables: &Self::Tables, into: &mut Self::Part, row: &SeededRow<'_>) -> Result<()> {
+        self.numbers.load_row(&self.device, tables, into, row)
+    }
+
+    fn run(&self, batches: &mut [KeyedSteps<'_, Self>]) -> Result<Self::Pending> {
+        let batches = batches.iter_mut().map(|KeyedSteps { tables, parts, arena, plans }| ckks::gpu::Batch {
+            tables,
+            parts,
+            arena,
+            plans,
+        });
+        let batches: Vec<ckks::gpu::Batch<'_, G>> = batches.collect();
+        self.numbers.run(&self.device, &batches)
+    }
 }

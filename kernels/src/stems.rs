@@ -69,6 +69,35 @@ pub const STEMS: &[StemInfo] = &[
             entry("ntt_key", [48, 4096, 9216, 56, 28]),
         ],
     },
+    StemInfo {
+        name: "ntt_columns",
+        cpu: "cpu",
+        entries: &[
+            entry("ntt_columns", [56, 8192, 8192, 90, 90]),
+            entry("ntt_columns_inverse", [64, 8192, 8192, 90, 90]),
+            entry("ntt_columns_weights", [56, 8192, 8192, 90, 90]),
+        ],
+    },
+    StemInfo {
+        name: "ntt_rows",
+        cpu: "cpu",
+        entries: &[
+            entry("ntt_rows", [64, 10240, 16384, 120, 90]),
+            entry("ntt_rows_inverse", [64, 10240, 16384, 120, 90]),
+            entry("ntt_rows_gadget", [168, 10240, 40960, 400, 200]),
+            entry("ntt_rows_combine", [64, 10240, 24576, 200, 120]),
+        ],
+    },
+    StemInfo {
+        name: "pointwise",
+        cpu: "cpu",
+        entries: &[
+            entry("sums", [24, 0, 4096, 30, 30]),
+            entry("products", [40, 0, 8192, 90, 60]),
+            entry("weighted_sum", [40, 0, 8192, 60, 60]),
+        ],
+    },
+    StemInfo { name: "automorphism", cpu: "cpu", entries: &[entry("gather", [40, 0, 8192, 30, 60])] },
     StemInfo { name: "mul_add", cpu: "cpu", entries: &[entry("mul_add", [24, 0, 1280, 6, 6])] },
     StemInfo {
         name: "linear",

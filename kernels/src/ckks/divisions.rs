@@ -1,11 +1,31 @@
 //! The numbers of rounded divisions, of digits and of raising: indices of primes, and residues modulo these primes. No
 //! number here depends on a device. Each device lays the numbers out in its own form.
 //!
-//! All three are base conversions ([`crate::cpu::base_convert`]) between sets of primes of one chain. An index of a
-//! prime is its index in [`Params::primes`].
+//! All three are base conversions ([`crate::conversion`]) between sets of primes of one chain. An index of a prime is its
+//! index in [`Params::primes`].
 
 use super::params::Params;
+use crate::conversion::Conversion;
 use crate::modular::Modulus;
+
+/// A prime's index, and its factor in a conversion.
+type Factor = (usize, u32);
+
+/// Returns the numbers of a conversion from source primes to target primes. The inverse transform does not divide by
+/// `N`, so the conversion also multiplies by `1 / N`.
+fn conversion(
+    params: &Params,
+    sources: impl Iterator<Item = Factor>,
+    targets: impl Iterator<Item = Factor>,
+) -> Conversion {
+    let source = |(prime, factor): Factor| {
+        let p = params.primes()[prime];
+        (p, p.mul(factor, p.inverse(params.n() as u32 % p.q())))
+    };
+    let sources: Vec<(Modulus, u32)> = sources.map(source).collect();
+    let targets: Vec<(Modulus, u32)> = targets.map(|(prime, factor)| (params.primes()[prime], factor)).collect();
+    Conversion::new(&sources, &targets)
+}
 
 /// A rounded division that takes a polynomial `x` from one set of primes to another.
 ///
@@ -96,6 +116,12 @@ impl Division {
         };
         Division { lost: lost.iter().map(of_lost).collect(), to: lower.iter().map(remaining).collect(), from }
     }
+
+    /// The conversion from the lost primes to the primes of the result.
+    pub fn conversion(&self, params: &Params) -> Conversion {
+        let lost = self.lost.iter().map(|lost| (lost.prime, lost.factor));
+        conversion(params, lost, self.to.iter().map(|remaining| (remaining.prime, remaining.remainder)))
+    }
 }
 
 fn product(p: Modulus, primes: impl Iterator<Item = Modulus>) -> u32 {
@@ -138,6 +164,13 @@ impl Digit {
         };
         of_key.iter().enumerate().map(digit).filter(|digit| !digit.sources.is_empty()).collect()
     }
+
+    /// The conversion from the digit's primes, for a ciphertext of this level.
+    pub fn conversion(&self, params: &Params, level: usize) -> Conversion {
+        let of_level = &params.level(level).primes;
+        let sources = self.sources.iter().map(|&at| (of_level[at], 1));
+        conversion(params, sources, self.converted.iter().map(|&prime| (prime, 1)))
+    }
 }
 
 /// Raising: the residues of a polynomial of level 0 are read as the whole numbers nearest to 0, and reduced modulo all
@@ -163,5 +196,11 @@ impl Raise {
         let from = params.level(0).primes.clone();
         let raised = |&prime: &usize| Raised { prime, at: from.iter().position(|&of| of == prime) };
         Raise { to: params.level(params.raised_level()).primes.iter().map(raised).collect(), from }
+    }
+
+    /// The conversion from the primes of level 0 to all primes of the highest level. Primes of level 0 do not need it.
+    pub fn conversion(&self, params: &Params) -> Conversion {
+        let sources = self.from.iter().map(|&prime| (prime, 1));
+        conversion(params, sources, self.to.iter().map(|raised| (raised.prime, 1)))
     }
 }

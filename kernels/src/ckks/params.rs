@@ -411,7 +411,7 @@ mod tests {
     use std::sync::LazyLock;
 
     use super::*;
-    use crate::cpu::base_convert::SOURCES_MAX;
+    use crate::conversion::SOURCES_MAX;
 
     fn params(
         poly_degree: usize,

@@ -148,6 +148,7 @@ unsafe fn permute_add_row<S: Simd>(permutation: &Permutation, modulus: Modulus, 
             permutation.square::<S>(at, from, permuted.0.as_mut_ptr());
             for at in (0..words).step_by(S::LANES) {
                 let place = out.as_mut_ptr().add(at);
+                // (1) out <- out + row of the value at the exponent times g
                 let sum = S::add(S::load(place), S::load(permuted.0.as_ptr().add(at)));
                 S::store(place, reduce::<S>(sum, q2));
             }

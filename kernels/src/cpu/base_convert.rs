@@ -13,13 +13,12 @@
 //! Sum and quotient are integers, so every device gives the same words. An `x` within `2^-24 A` of `A / 2` may become
 //! `x` or `x - A`. Both are valid representatives, and the error of a key switch is the same.
 
+use crate::conversion;
 use crate::cpu::ntt::{mul_lazy, reduce};
 use crate::cpu::simd::{Isa, Simd};
 use crate::modular::Modulus;
 use crate::ring::Root;
 
-/// Largest number of source primes. With this many primes, the sum of step (3) still fits a word after its reduction.
-pub const SOURCES_MAX: usize = 11;
 /// Number of bits of a fraction in step (2).
 const FRACTION_BITS: u32 = 28;
 
@@ -32,15 +31,12 @@ pub struct Conversion {
 struct Source {
     modulus: Modulus,
     scale: Root,
-    /// `floor(2^(30 + bits) / a_i)`, where `bits` is the number of bits of `a_i`. The high word of this value times
-    /// `y_i 2^(30 - bits)` is the fraction.
     fraction: u32,
 }
 
 struct Target {
     modulus: Modulus,
-    /// `(A / a_i) factor` for each source, then `-A factor`, modulo p; all times `2^32` if there are more than [`FEW`]
-    /// sources.
+    /// The factors of the sources and of the quotient; all times `2^32` if there are more than [`FEW`] sources.
     factors: Vec<Root>,
 }
 
@@ -48,31 +44,22 @@ struct Target {
 const FEW: usize = 2;
 
 impl Conversion {
-    /// Makes a conversion from source primes to target primes. Each source has a factor for its residues. Each target
-    /// `p` has a factor in `[0, p)` for its result.
-    ///
-    /// # Panics
-    /// When there are no sources, or more than [`SOURCES_MAX`].
-    pub fn new(sources: &[(Modulus, u32)], targets: &[(Modulus, u32)]) -> Conversion {
-        assert!((1..=SOURCES_MAX).contains(&sources.len()), "a conversion has 1 to {SOURCES_MAX} sources");
-        let product_but = |at: usize, p: Modulus| {
-            let others = sources.iter().enumerate().filter(|(other, _)| *other != at);
-            others.fold(1 % p.q(), |product, (_, (a, _))| p.mul(product, a.q() % p.q()))
+    /// Lays out the numbers of a conversion.
+    pub fn new(numbers: &conversion::Conversion) -> Conversion {
+        let source = |&conversion::Source { modulus, scale, fraction }: &conversion::Source| Source {
+            modulus,
+            scale: Root::new(modulus, scale),
+            fraction,
         };
-        let source = |(at, &(a, scale)): (usize, &(Modulus, u32))| Source {
-            modulus: a,
-            scale: Root::new(a, a.mul(scale, a.inverse(product_but(at, a)))),
-            fraction: ((1u64 << (30 + a.bits())) / u64::from(a.q())) as u32,
-        };
-        let target = |&(p, factor): &(Modulus, u32)| {
-            let factor = if sources.len() > FEW { p.mul(p.pow(2 % p.q(), 32), factor) } else { factor };
-            let of_sources = (0..sources.len()).map(|at| p.mul(product_but(at, p), factor));
-            let of_quotient = p.sub(0, p.mul(product_but(usize::MAX, p), factor));
-            Target { modulus: p, factors: of_sources.chain([of_quotient]).map(|w| Root::new(p, w)).collect() }
+        let target = |target: &conversion::Target| {
+            let p = target.modulus;
+            let unit = if numbers.sources.len() > FEW { p.pow(2 % p.q(), 32) } else { 1 % p.q() };
+            let factor = |&factor: &u32| Root::new(p, p.mul(unit, factor));
+            Target { modulus: p, factors: target.factors.iter().map(factor).collect() }
         };
         Conversion {
-            sources: sources.iter().enumerate().map(source).collect(),
-            targets: targets.iter().map(target).collect(),
+            sources: numbers.sources.iter().map(source).collect(),
+            targets: numbers.targets.iter().map(target).collect(),
         }
     }
 
@@ -153,8 +140,8 @@ unsafe fn convert_few<S: Simd, const SOURCES: usize>(rows: &[u32], target: &Targ
         let (q, q2) = (S::splat(target.modulus.q()), S::splat(2 * target.modulus.q()));
         for at in (0..n).step_by(S::LANES) {
             let word = |i: usize| S::load(rows.as_ptr().add(i * n + at));
-            // (3) out = sum of y_i factor_i; each sum is below 4p before it is reduced, the last one too, because the
-            // quotient is at most SOURCES
+            // step (3); each sum is below 4p before it is reduced, the last one too, because the quotient is at most
+            // SOURCES
             let mut sum = mul_lazy::<S, true>(word(0), factors[0].0, factors[0].1, q);
             for i in 1..SOURCES {
                 let product = mul_lazy::<S, true>(word(i), factors[i].0, factors[i].1, q);
@@ -176,10 +163,10 @@ unsafe fn convert_of<S: Simd, const ROWS: usize>(rows: &[u32], target: &Target, 
         let (q, q2) = (S::splat(target.modulus.q()), S::splat(2 * target.modulus.q()));
         let inverse = S::splat(target.modulus.montgomery_inverse());
         for at in (0..n).step_by(S::LANES) {
-            // (3) out = sum of y_i factor_i; after Montgomery's reduction, the sum is below (ROWS / 4 + 1) p, which is
-            // at most 4p
+            // after Montgomery's reduction, the sum is below (ROWS / 4 + 1) p, which is at most 4p
             let mut sum = S::wide_zero();
             for i in 0..ROWS {
+                // (3) out = sum of y_i factor_i
                 sum = S::mul_add_wide(sum, S::load(rows.as_ptr().add(i * n + at)), factors[i]);
             }
             S::store(out.as_mut_ptr().add(at), reduce::<S>(S::montgomery(sum, q, inverse), q2));
@@ -222,7 +209,7 @@ mod tests {
         for sizes in [&[30][..], &[18], &[30, 20], &[30, 30], &[30, 29, 25], &[19, 19, 30]] {
             let sources: Vec<_> = sizes.iter().enumerate().map(|(i, &b)| (prime(b, i), 12_345 + i as u32)).collect();
             let targets = [(prime(30, 7), 1), (prime(18, 5), 999), (prime(27, 0), 54_321)];
-            let conversion = Conversion::new(&sources, &targets);
+            let conversion = Conversion::new(&conversion::Conversion::new(&sources, &targets));
             for isa in Isa::available() {
                 let mut rows = words(sources.len() * n, 5, u32::MAX);
                 let x = rows.clone();

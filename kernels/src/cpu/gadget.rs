@@ -119,7 +119,7 @@ unsafe fn product_of<S: Simd, const SHORT: bool>(
                         wide[0] = S::mul_add_wide(wide[0], d, S::load(key));
                         wide[1] = S::mul_add_wide(wide[1], d, S::load(key.add(S::LANES)));
                     }
-                    // (2) each reduced sum is below (3 + 1) p, so below 4p
+                    // each reduced sum is below (3 + 1) p, so below 4p
                     for c in 0..2 {
                         let reduced = reduce::<S>(S::montgomery(wide[c], q, inverse), q2);
                         sums[c] = reduce::<S>(S::add(sums[c], reduced), q2);

@@ -215,6 +215,7 @@ unsafe fn multiply_add_rows<S: Simd>(
                 for (x, y) in terms {
                     let x = S::load(x.as_ptr().add(at));
                     for c in 0..2 {
+                        // (3) sum_c <- sum_c + plain x_c
                         wide[c] = S::mul_add_wide(wide[c], x, S::load(y[c].as_ptr().add(at)));
                     }
                 }
@@ -267,6 +268,7 @@ unsafe fn tensor_rows_of<S: Simd, const ADDS: bool>(
             let [a0, a1] = a.map(|row| S::load(row.as_ptr().add(at)));
             let [b0, b1] = b.map(|row| S::load(row.as_ptr().add(at)));
             let zero = S::wide_zero();
+            // (2) (d0, d1, d2) <- (d0 + a0 b0, d1 + a0 b1 + a1 b0, d2 + a1 b1)
             let product = m.reduced(S::mul_add_wide(zero, a0, b0));
             let cross = m.reduced(S::mul_add_wide(S::mul_add_wide(zero, a0, b1), a1, b0));
             let last = m.times(m.reduced(S::mul_add_wide(zero, a1, b1)), square);
@@ -305,6 +307,7 @@ unsafe fn combine_rows<S: Simd>(
     unsafe {
         let m = Lanes::<S>::of(modulus);
         for at in (0..out.len()).step_by(S::LANES) {
+            // (1) sum <- constant + f a + g b
             let mut sum = S::add(S::load(t.as_ptr().add(at)), m.times(S::load(first.0.as_ptr().add(at)), first.1));
             if let Some((y, z)) = second {
                 sum = S::add(reduce::<S>(sum, m.q2), m.times(S::load(y.as_ptr().add(at)), z));

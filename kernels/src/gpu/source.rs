@@ -77,6 +77,8 @@ pub(crate) use cuda_text;
 const RESIDUE: Text = text!("residue");
 /// Helper: arithmetic modulo the prime of a ring.
 pub const MODULAR: Text = text!("modular");
+/// Helper: places of rows and keys.
+pub const PLACE: Text = text!("place");
 /// Transforms: a stem, and also a helper of other stems.
 pub const NTT: Text = text!("ntt");
 /// Helper: transforms in registers.

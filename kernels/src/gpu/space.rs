@@ -273,6 +273,11 @@ impl<G: Gpu> Pages<G> {
         runs(&self.pages).map(|(first, count)| first * PAGE_WORDS..(first + count) * PAGE_WORDS)
     }
 
+    /// The place of the first word.
+    pub fn place(&self) -> Place {
+        place_of(self.first_word(0))
+    }
+
     /// A view of the first `words` words of neighbouring pages.
     pub fn view(&self, words: usize) -> ViewOf<'_, G> {
         assert!(words <= self.pages.len() * PAGE_WORDS && runs(&self.pages).count() == 1, "neighbouring pages");

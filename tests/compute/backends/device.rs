@@ -10,11 +10,14 @@ use tests_compute::host_cuda::HostCuda;
 use tests_extent::Extent;
 
 use crate::any_backend::{AnyBackend, any};
+use crate::numbers::NumbersCase;
 use crate::stems::StemCase;
 use crate::wgpu;
 
 /// Opens a backend with a number of threads.
 type Open = Box<dyn Fn(usize) -> Result<Box<AnyBackend>> + Send + Sync>;
+/// Runs operations on encrypted numbers.
+type CheckNumbers = Box<dyn Fn(&NumbersCase) + Send + Sync>;
 /// Launches the kernel of one stem alone.
 type CheckStem = Box<dyn Fn(&StemCase) + Send + Sync>;
 
@@ -43,6 +46,7 @@ pub struct Device {
     /// The instruction set of a CPU.
     pub isa: Option<Isa>,
     open: Open,
+    numbers: CheckNumbers,
     /// Launches the kernel of one stem alone and checks its words. CPUs have no launches, so they have no such check.
     stem: Option<CheckStem>,
 }
@@ -90,6 +94,10 @@ impl Device {
                 let isa = isa.ok_or_else(missing)?;
                 Ok(any(Cpu::with(isa, threads)))
             }),
+            numbers: Box::new(move |case| {
+                let isa = isa.expect("trials run only on machines with the backend");
+                [1, 2].into_iter().for_each(|threads| case.check(&Cpu::with(isa, threads)));
+            }),
             stem: None,
         }
     }
@@ -100,7 +108,7 @@ impl Device {
         small_only: bool,
         open: impl Fn() -> Result<G> + Clone + Send + Sync + 'static,
     ) -> Device {
-        let opened = open.clone();
+        let (opened, of_numbers) = (open.clone(), open.clone());
         Device {
             name,
             missing: open().err(),
@@ -109,6 +117,9 @@ impl Device {
             fast_paths_only: false,
             isa: None,
             open: Box::new(move |_| Ok(any(Card::new(opened()?)))),
+            numbers: Box::new(move |case| {
+                case.check(&Card::new(of_numbers().expect("trials run only on machines with the backend")));
+            }),
             stem: Some(Box::new(move |case| case.check(open().expect("trials run only on machines with the backend")))),
         }
     }
@@ -120,6 +131,11 @@ impl Device {
     /// Opens the backend. A backend that uses threads gets this many of them.
     pub fn open(&self, threads: usize) -> Box<AnyBackend> {
         (self.open)(threads).expect("trials run only on machines with the backend")
+    }
+
+    /// Runs operations on encrypted numbers and checks their words.
+    pub fn check_numbers(&self, case: &NumbersCase) {
+        (self.numbers)(case);
     }
 
     /// Whether the device is a card, whose kernels can be launched one by one.

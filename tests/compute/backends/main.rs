@@ -20,6 +20,7 @@ mod junk;
 mod launches;
 mod lwe_key_switch;
 mod ntt;
+mod numbers;
 mod precompile;
 mod replays;
 mod stems;
@@ -88,6 +89,7 @@ fn main() -> ExitCode {
         assert!(known, "REQUIRE_BACKENDS: unknown backend {name}");
     }
     let cases = ntt::cases()
+        .chain(numbers::cases())
         .chain(tfhe_bootstrap::cases())
         .chain(lwe_key_switch::cases())
         .chain(cells::cases())

@@ -48,7 +48,8 @@ pub const KERNELS: Crate = Crate {
     rungs: &[
         &["bytes", "error"],
         // integer arithmetic that all schemes use
-        &["modular", "ring", "security", "xof"],
+        &["modular"],
+        &["conversion", "ring", "security", "xof"],
         // devices, for any scheme
         &["backend"],
         &["cpu::simd"],
@@ -57,7 +58,7 @@ pub const KERNELS: Crate = Crate {
         // the schemes; neither uses the other
         &["ckks", "tfhe"],
         &["ckks::cpu", "tfhe::builtin", "tfhe::cpu", "tfhe::mapping"],
-        &["tfhe::gpu"],
+        &["ckks::gpu", "tfhe::gpu"],
         // conversion of keys and ciphertexts to bytes and back
         &["tfhe_rs"],
         &["container"],

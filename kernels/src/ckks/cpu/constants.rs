@@ -9,7 +9,6 @@ use crate::ckks::params::Params;
 use crate::cpu::automorphism::Permutation;
 use crate::cpu::base_convert::Conversion;
 use crate::cpu::ntt::NttTables;
-use crate::modular::Modulus;
 use crate::ring::Root;
 
 /// A ciphertext's level, the digits of a key, and how many special primes the key has.
@@ -83,10 +82,9 @@ impl Constants {
     /// Returns the conversion from level 0 to the highest level.
     pub(super) fn raise(&self, params: &Params) -> Arc<Raise> {
         let make = || {
-            let divisions::Raise { from, to } = divisions::Raise::new(params);
-            let sources = from.into_iter().map(|prime| (prime, 1));
-            let conversion = conversion(params, sources, to.iter().map(|raised| (raised.prime, 1)));
-            Arc::new(Raise { to, conversion })
+            let numbers = divisions::Raise::new(params);
+            let conversion = Conversion::new(&numbers.conversion(params));
+            Arc::new(Raise { to: numbers.to, conversion })
         };
         self.raise.get_or_init(make).clone()
     }
@@ -148,24 +146,9 @@ impl Constants {
     }
 }
 
-/// Lays out a base conversion from source primes to target primes, each with a factor. The inverse transform does not
-/// divide by `N`, so the conversion also multiplies by `1 / N`.
-fn conversion(
-    params: &Params,
-    sources: impl Iterator<Item = (usize, u32)>,
-    targets: impl Iterator<Item = (usize, u32)>,
-) -> Conversion {
-    let source = |(prime, factor): (usize, u32)| {
-        let p = params.primes()[prime];
-        (p, p.mul(factor, p.inverse(params.n() as u32 % p.q())))
-    };
-    let sources: Vec<(Modulus, u32)> = sources.map(source).collect();
-    let targets: Vec<(Modulus, u32)> = targets.map(|(prime, factor)| (params.primes()[prime], factor)).collect();
-    Conversion::new(&sources, &targets)
-}
-
 impl Division {
     fn new(params: &Params, numbers: divisions::Division) -> Division {
+        let conversion = Conversion::new(&numbers.conversion(params));
         let divisions::Division { from, lost, to } = numbers;
         let root = |prime: usize, word: u32| Root::new(params.primes()[prime], word);
         let montgomery = |prime: usize, word: u32| {
@@ -182,11 +165,7 @@ impl Division {
             from,
             lost: lost.iter().map(|lost| lost.at).collect(),
             to: to.iter().map(remaining).collect(),
-            conversion: conversion(
-                params,
-                lost.iter().map(|lost| (lost.prime, lost.factor)),
-                to.iter().map(|remaining| (remaining.prime, remaining.remainder)),
-            ),
+            conversion,
             lost_addends: lost.iter().map(|lost| lost.addend.map(|word| montgomery(lost.prime, word))).collect(),
         }
     }
@@ -194,13 +173,8 @@ impl Division {
 
 impl Digit {
     fn new(params: &Params, level: usize, numbers: divisions::Digit) -> Digit {
-        let divisions::Digit { number, sources, targets, converted } = numbers;
-        let of_level = &params.level(level).primes;
-        let conversion = conversion(
-            params,
-            sources.iter().map(|&at| (of_level[at], 1)),
-            converted.into_iter().map(|prime| (prime, 1)),
-        );
+        let conversion = Conversion::new(&numbers.conversion(params, level));
+        let divisions::Digit { number, sources, targets, .. } = numbers;
         Digit { number, sources, targets, conversion }
     }
 }

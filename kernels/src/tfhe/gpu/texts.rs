@@ -1,11 +1,10 @@
 //! The kernel texts of gates in `shaders/`.
 
+pub use crate::gpu::source::PLACE;
 use crate::gpu::source::{Text, cuda_text, text};
 
 /// Helper: converts residues to torus words.
 pub const TORUS: Text = text!("torus");
-/// Helper: places of rows and keys.
-pub const PLACE: Text = text!("place");
 /// Linear parts of gates, and NOT.
 pub const LINEAR: Text = text!("linear");
 /// Sums of cells.

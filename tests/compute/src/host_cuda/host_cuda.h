@@ -93,6 +93,12 @@ extern const unsigned entry_count;
 
 extern host::Index threadIdx, blockIdx, blockDim, gridDim;
 
+inline unsigned __brev(unsigned x) {
+    unsigned reversed = 0;
+    for (unsigned bit = 0; bit < 32; bit++) reversed |= (x >> bit & 1) << (31 - bit);
+    return reversed;
+}
+
 inline void __syncthreads(unsigned line = __builtin_LINE()) { host::wait(host::AT_GROUP, line); }
 
 inline void __syncwarp(unsigned mask = ~0u, unsigned line = __builtin_LINE()) {

@@ -1,0 +1,322 @@
+//! Operations on encrypted numbers on every backend, compared word for word with the words of the portable CPU. The
+//! suite `numbers` compares the CPU's words with their definitions.
+//!
+//! Words and keys are random or the largest residues. No secret is behind them, because tests of equality need none.
+
+use std::sync::{Arc, OnceLock};
+
+use kernels::Backend;
+use kernels::ckks::noise::Noise;
+use kernels::ckks::plaintexts::Plaintexts;
+use kernels::ckks::plan::Term;
+use kernels::ckks::weights::Weights;
+use kernels::ckks::{
+    Arithmetic, KeyedSteps, Params, ParamsLiteral, PartKind, PartShape, Plan, PlanBuilder, PlannedSteps, SecurityLevel,
+    SeededRow, bootstrap, rotation,
+};
+use kernels::cpu::{Cpu, Isa};
+use rand_chacha::rand_core::Rng;
+
+use crate::Case;
+use crate::fixtures::{Bodies, generator};
+
+/// The degree, the bits of the scale, the depth, and whether the chain has the levels of bootstrapping. Some chains are
+/// nested and some are not. The keys have one or several special primes.
+type Setting = (usize, u32, u32, bool);
+
+const SMALL: Setting = (64, 40, 4, false);
+const NOT_NESTED: Setting = (64, 33, 2, false);
+const WIDE_STEPS: Setting = (256, 50, 2, false);
+const BOOTSTRAPPED: Setting = (64, 35, 1, true);
+const SPLIT: Setting = (4096, 40, 2, false);
+
+/// A plan for parameters.
+type Make = fn(&Params) -> Plan;
+
+/// Plans of one parameter set. Each runs under two keys, in two arenas.
+pub struct NumbersCase {
+    setting: Setting,
+    make: Make,
+    expected: OnceLock<[Vec<u32>; 2]>,
+}
+
+/// How a plan is given to a device.
+#[derive(Clone, Copy, Debug)]
+enum Given {
+    /// A call for each level, and for each key.
+    EachLevel,
+    /// One call for all levels of both keys.
+    Together,
+}
+
+fn params((poly_degree, scale_bits, max_depth, bootstrap): Setting) -> Params {
+    let security = SecurityLevel::Testing;
+    let literal = ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap };
+    Params::new(literal).expect("parameters for tests")
+}
+
+/// A key, an arena and the words of a plan's inputs. Each has words of its seed.
+struct Run<B: Arithmetic> {
+    parts: Vec<(PartKind, B::Part)>,
+    arena: B::Arena,
+}
+
+fn words(count: usize, bounds: impl Fn(usize) -> u32, bodies: Bodies, seed: u64) -> Vec<u32> {
+    let mut rng = generator(seed);
+    let word = |at: usize| match bodies {
+        Bodies::Random => (rng.next_u64() % u64::from(bounds(at))) as u32,
+        Bodies::Largest => bounds(at) - 1,
+    };
+    (0..count).map(word).collect()
+}
+
+/// Slot `i` of a plan is slot `3 + slots - 1 - i` of the arena, after three unused slots.
+fn arena_slots(plan: &Plan) -> Vec<u32> {
+    (0..plan.slots() as u32).rev().map(|slot| slot + 3).collect()
+}
+
+impl<B: Backend + Arithmetic> Run<B> {
+    fn new(backend: &B, tables: &B::Tables, plan: &Plan, bodies: Bodies, seed: u64) -> Run<B> {
+        let (params, n) = (plan.params(), plan.params().n());
+        let bound = |primes: &[usize], at: usize| params.primes()[primes[at / n % primes.len()]].q();
+        let part = |(kind, level): (PartKind, usize)| {
+            let shape = PartShape { params: params.clone(), kind, level };
+            let mut part = backend.room_for_part(tables, &shape).expect("room");
+            let primes = shape.primes();
+            for digit in 0..shape.digits().len() {
+                let of_row = seed.wrapping_mul(31) ^ digit as u64;
+                let body = words(primes.len() * n, |at| bound(&primes, at), bodies, of_row);
+                let row = SeededRow { digit, seed: &[of_row as u8; 32], body: &body };
+                backend.load_row(tables, &mut part, &row).expect("a row");
+            }
+            (kind, part)
+        };
+        let parts = plan.parts().into_iter().map(part).collect();
+        let mut arena = backend.arena(n, plan.slots() + 3).expect("room");
+        let slots = arena_slots(plan);
+        let inputs = plan.inputs().enumerate().map(|(at, input)| {
+            let primes = &params.level(input.level).primes;
+            let words = words(input.slots.len() * n, |at| bound(primes, at), bodies, seed + 100 + at as u64);
+            (input.slots.clone(), words)
+        });
+        for (of_plan, words) in inputs.chain(plan.plains().iter().cloned()) {
+            for (&slot, row) in of_plan.iter().zip(words.chunks_exact(n)) {
+                backend.write(&mut arena, slots[slot as usize], row).expect("a copy");
+            }
+        }
+        Run { parts, arena }
+    }
+
+    fn batch<'a>(&'a mut self, tables: &'a B::Tables, plans: &'a [PlannedSteps<'a>]) -> KeyedSteps<'a, B> {
+        let parts = self.parts.iter().map(|(kind, part)| (*kind, part)).collect();
+        KeyedSteps { tables, parts, arena: &mut self.arena, plans }
+    }
+}
+
+/// Runs the plan under two keys and returns the words of the outputs.
+fn outputs<B: Backend + Arithmetic>(backend: &B, plan: &Plan, bodies: Bodies, given: Given) -> Vec<u32> {
+    let tables = backend.make_tables(plan.params()).expect("room");
+    let mut runs = [1, 2].map(|seed| Run::new(backend, &tables, plan, bodies, seed));
+    let slots = arena_slots(plan);
+    let steps = |first: usize, end: usize| {
+        let (begins, completes) = (first == 0, end == plan.steps().len());
+        [PlannedSteps { plan, steps: first..end, slots: &slots, begins, completes }]
+    };
+    match given {
+        Given::EachLevel => {
+            let mut found = Vec::new();
+            for run in &mut runs {
+                let mut first = 0;
+                for &end in plan.level_ends() {
+                    let steps = steps(first, end);
+                    let pending = backend.run(&mut [run.batch(&tables, &steps)]).expect("the steps run");
+                    let words = backend.finish(pending).expect("the steps run");
+                    assert!(end == plan.steps().len() || words.is_empty(), "outputs come at the end");
+                    found.extend(words);
+                    first = end;
+                }
+            }
+            found
+        }
+        Given::Together => {
+            let steps = steps(0, plan.steps().len());
+            let mut batches: Vec<KeyedSteps<'_, B>> = runs.iter_mut().map(|run| run.batch(&tables, &steps)).collect();
+            let pending = backend.run(&mut batches).expect("the steps run");
+            backend.finish(pending).expect("the steps run")
+        }
+    }
+}
+
+impl NumbersCase {
+    fn new(setting: Setting, make: Make) -> NumbersCase {
+        NumbersCase { setting, make, expected: OnceLock::new() }
+    }
+
+    /// Compares the words of a backend with those of the portable CPU.
+    pub fn check<B: Backend + Arithmetic>(&self, backend: &B) {
+        let plan = (self.make)(&params(self.setting));
+        let all = [Bodies::Random, Bodies::Largest];
+        let portable = Cpu::with(Isa::Portable, 2);
+        let expected =
+            self.expected.get_or_init(|| all.map(|bodies| outputs(&portable, &plan, bodies, Given::Together)));
+        for (bodies, expected) in all.into_iter().zip(expected) {
+            assert!(expected.iter().any(|&word| word != expected[0]), "words that differ");
+            for given in [Given::Together, Given::EachLevel] {
+                let found = outputs(backend, &plan, bodies, given);
+                let wrong = found.iter().zip(expected).filter(|(found, expected)| found != expected).count();
+                let first = found.iter().zip(expected).position(|(found, expected)| found != expected);
+                assert_eq!(found.len(), expected.len(), "{given:?}");
+                let n = plan.params().n();
+                assert!(wrong == 0, "{given:?}: {wrong} words, first {:?}", first.map(|at| (at / n, at % n)));
+            }
+        }
+    }
+}
+
+const NOISE: Noise = Noise::new(1.0, 10.5);
+
+/// A builder with two fresh inputs of the highest level.
+fn builder(params: &Params) -> (PlanBuilder, [kernels::ckks::plan::Value; 2]) {
+    let mut builder = PlanBuilder::new(params);
+    let (top, scale) = (params.chain().levels.len() - 1, params.level(params.chain().levels.len() - 1).scale);
+    let inputs = [0, 1].map(|_| builder.input(top, scale, NOISE));
+    (builder, inputs)
+}
+
+fn sums(params: &Params) -> Plan {
+    let (mut builder, [a, b]) = builder(params);
+    let (level, scale) = (builder.level(a), builder.scale(a));
+    let numbers: Vec<f64> = (0..params.slots()).map(|slot| (slot as f64).sin()).collect();
+    let words = Plaintexts::new(params).encode_reals(&numbers, level, scale).expect("small numbers");
+    let plain = builder.plain(level, words, scale, 1.0);
+    let (sum, difference, negated) = (builder.add(a, b), builder.sub(a, b), builder.negate(a));
+    let tripled = builder.multiply_integer(b, -3_000_000_017);
+    let (plus, times) = (builder.add_plain(difference, plain), builder.multiply_plain(sum, plain));
+    let shifted = builder.add_constant(negated, -0.375);
+    builder.finish(&[plus, times, shifted, tripled, a])
+}
+
+fn products(params: &Params) -> Plan {
+    let (mut builder, [a, b]) = builder(params);
+    let (rescaled, square) = (builder.multiply_rescaled(a, b), builder.multiply(a, a));
+    let lower = builder.rescale(square);
+    let next = builder.multiply_rescaled(rescaled, lower);
+    builder.finish(&[next, square])
+}
+
+/// More pairs than the kernels sum before a reduction.
+fn sums_of_products(params: &Params) -> Plan {
+    let (mut builder, [a, b]) = builder(params);
+    let mut values = vec![a, b];
+    for at in 0..9 {
+        values.push(builder.add(values[at], values[at + 1]));
+    }
+    let pairs: Vec<_> = values.windows(2).map(|pair| (pair[0], pair[1])).collect();
+    let plus = builder.multiply(a, a);
+    let (with, without) = (builder.sum_of_products(&pairs, Some(plus)), builder.sum_of_products(&pairs[..1], None));
+    builder.finish(&[with, without])
+}
+
+fn rescales(params: &Params) -> Plan {
+    let (mut builder, [a, _]) = builder(params);
+    let top = builder.level(a);
+    let mut outputs = vec![builder.rescale(a)];
+    for to in 0..top {
+        outputs.push(builder.lower(a, to, params.level(to).scale));
+    }
+    builder.finish(&outputs)
+}
+
+fn rotations(params: &Params) -> Plan {
+    let (mut builder, [a, b]) = builder(params);
+    let n = params.n();
+    let lower = builder.rescale(b);
+    let elements = [rotation::element(n, 1), rotation::element(n, -5), rotation::conjugation(n)];
+    let mut outputs: Vec<_> = elements.iter().map(|&element| builder.automorphism(a, element)).collect();
+    outputs.push(builder.automorphism(lower, elements[1]));
+    builder.finish(&outputs)
+}
+
+fn images(params: &Params) -> Plan {
+    let (mut builder, [a, b]) = builder(params);
+    let n = params.n();
+    let elements = [rotation::element(n, 2), rotation::element(n, -1), rotation::conjugation(n)];
+    let lower = builder.rescale(b);
+    let outputs = [builder.add_images(a, &elements), builder.add_images(lower, &elements[..1])];
+    builder.finish(&outputs)
+}
+
+/// A number of about this many bits, or one at the end of the range.
+fn coefficient(seed: u32) -> i64 {
+    let whole = (i64::from(seed.wrapping_mul(0x9e37_79b9)) << 32 | i64::from(seed.wrapping_mul(0x85eb_ca6b))) >> 1;
+    match seed % 7 {
+        0 => 0,
+        1 => (1 << 62) - 1,
+        2 => -(1 << 62),
+        bits => (whole - (1 << 62)) >> (8 * bits),
+    }
+}
+
+/// Plaintexts of every gap, more of them than the kernels sum before a reduction.
+fn weighted_sums(params: &Params) -> Plan {
+    let (mut builder, [a, b]) = builder(params);
+    let n = params.n();
+    let gaps: Vec<usize> = (0..).map(|bits| 1 << bits).take_while(|gap| n / gap >= 64).collect();
+    let term = |at: usize| {
+        let gap = gaps[at % gaps.len()];
+        let coefficients: Vec<i64> = (0..n / gap).map(|i| coefficient((31 * at + i) as u32)).collect();
+        let weights = Some(Arc::new(Weights::of(&coefficients, gap)));
+        Term { value: if at.is_multiple_of(2) { a } else { b }, weights }
+    };
+    let terms: Vec<Term> = (0..19).map(term).collect();
+    let outputs = [builder.weighted_sum(terms[..1].to_vec(), 2.0, 1.0), builder.weighted_sum(terms, 2.0, 1.0)];
+    builder.finish(&outputs)
+}
+
+fn raised(params: &Params) -> Plan {
+    let mut builder = PlanBuilder::new(params);
+    let a = builder.input(0, params.level(0).scale, NOISE);
+    let sparse = builder.switch(a, PartKind::ToSparse);
+    let raised = builder.raise(sparse);
+    let back = builder.switch(raised, PartKind::FromSparse);
+    builder.finish(&[raised, back])
+}
+
+fn refreshed(params: &Params) -> Plan {
+    let mut builder = PlanBuilder::new(params);
+    let a = builder.input(0, params.level(0).scale, NOISE);
+    let refreshed = bootstrap::refresh(&mut builder, &Plaintexts::new(params), a);
+    builder.finish(&[refreshed])
+}
+
+/// A case of a stem: the stem, the kind of steps, the parameters, and the plan.
+type Listed = (&'static str, &'static str, Setting, Make);
+
+const CASES: [Listed; 19] = [
+    ("pointwise", "sums", SMALL, sums),
+    ("pointwise", "sums of a long row", SPLIT, sums),
+    ("pointwise", "products", SMALL, products),
+    ("pointwise", "products of levels that are not nested", NOT_NESTED, products),
+    ("pointwise", "sums of products", WIDE_STEPS, sums_of_products),
+    ("automorphism", "images", SMALL, images),
+    ("automorphism", "images of a long row", SPLIT, images),
+    ("ntt_columns", "rescales", SMALL, rescales),
+    ("ntt_columns", "rescales of levels that are not nested", NOT_NESTED, rescales),
+    ("ntt_columns", "rescales of a long row", SPLIT, rescales),
+    ("ntt_columns", "plaintexts", WIDE_STEPS, weighted_sums),
+    ("ntt_columns", "plaintexts of a long row", SPLIT, weighted_sums),
+    ("ntt_columns", "raised ciphertexts", BOOTSTRAPPED, raised),
+    ("ntt_rows", "rotations", SMALL, rotations),
+    ("ntt_rows", "rotations of levels that are not nested", NOT_NESTED, rotations),
+    ("ntt_rows", "rotations of a long row", SPLIT, rotations),
+    ("ntt_rows", "products of a long row", SPLIT, products),
+    ("ntt_rows", "sums of products of a long row", SPLIT, sums_of_products),
+    ("ntt_rows", "a bootstrap", BOOTSTRAPPED, refreshed),
+];
+
+pub fn cases() -> impl Iterator<Item = Case> {
+    CASES.into_iter().map(|(stem, name, setting, make)| {
+        let case = NumbersCase::new(setting, make);
+        Case::small(format!("{stem}/{name}"), move |device| device.check_numbers(&case))
+    })
+}
