@@ -8,7 +8,6 @@ mod chunks;
 pub(crate) mod gadget;
 mod host_memory;
 pub mod memory;
-pub mod mul_add;
 pub mod ntt;
 pub(crate) mod pointwise;
 pub(crate) mod simd;

@@ -8,7 +8,6 @@
 mod arena;
 mod device;
 mod launch;
-pub mod mul_add;
 pub mod ntt;
 mod pending;
 pub mod recordings;

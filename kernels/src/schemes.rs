@@ -33,6 +33,14 @@ impl<G: Gpu> Card<G> {
         self.device.set_rows_max(rows);
     }
 
+    /// Compiles the kernels of numbers for rows of this degree.
+    ///
+    /// # Errors
+    /// The card's error.
+    pub fn prepare_numbers(&self, polynomial_size: usize) -> Result<()> {
+        self.numbers.prepare(&self.device, polynomial_size)
+    }
+
     /// The GPU.
     pub fn gpu(&self) -> &G {
         self.device.gpu()

@@ -1,17 +1,14 @@
 //! The kernel stems of `shaders/`, with the figures that the test suites need about each stem. `shaders/README.md`
 //! describes what each stem computes.
 
-use crate::error::Result;
-use crate::gpu::mul_add::MulAdd;
-use crate::gpu::{Compiler, Gpu};
-
 /// A kernel stem: one algorithm for all devices, with the same numbered steps in the CPU's text, in `shaders/<name>.cu`
-/// and in `shaders/<name>.wgsl`.
+/// and in `shaders/<name>.wgsl`, or in the helpers of these texts.
 pub struct StemInfo {
     /// Base name of the stem's files.
     pub name: &'static str,
-    /// Folder in `kernels/src` that contains the stem's source for the CPU.
-    pub cpu: &'static str,
+    /// Folder in `kernels/src` that contains the stem's source for the CPU. `None` if all steps of the stem are in
+    /// [`HELPERS`].
+    pub cpu: Option<&'static str>,
     /// The functions that launches start.
     pub entries: &'static [Entry],
 }
@@ -58,11 +55,28 @@ impl Entry {
     }
 }
 
+/// A text with numbered steps that several stems share.
+pub struct Helper {
+    /// Base name of the text in CUDA.
+    pub cuda: &'static str,
+    /// Base name of the text in WGSL.
+    pub wgsl: &'static str,
+    /// The CPU's text, a path in `kernels/src`.
+    pub cpu: &'static str,
+}
+
+/// The helpers of the stems `ntt_columns` and `ntt_rows`.
+pub const HELPERS: [Helper; 3] = [
+    Helper { cuda: "ntt.registers", wgsl: "limb", cpu: "cpu/ntt.rs" },
+    Helper { cuda: "base_convert", wgsl: "base_convert", cpu: "cpu/base_convert.rs" },
+    Helper { cuda: "gadget", wgsl: "gadget", cpu: "cpu/gadget.rs" },
+];
+
 /// Every stem, in the order of the catalogue.
 pub const STEMS: &[StemInfo] = &[
     StemInfo {
         name: "ntt",
-        cpu: "cpu",
+        cpu: Some("cpu"),
         entries: &[
             entry("ntt_forward", [48, 4096, 9216, 50, 28]),
             entry("ntt_inverse", [48, 4096, 9216, 50, 28]),
@@ -71,7 +85,7 @@ pub const STEMS: &[StemInfo] = &[
     },
     StemInfo {
         name: "ntt_columns",
-        cpu: "cpu",
+        cpu: None,
         entries: &[
             entry("ntt_columns", [56, 8192, 8192, 90, 90]),
             entry("ntt_columns_inverse", [64, 8192, 8192, 90, 90]),
@@ -80,7 +94,7 @@ pub const STEMS: &[StemInfo] = &[
     },
     StemInfo {
         name: "ntt_rows",
-        cpu: "cpu",
+        cpu: None,
         entries: &[
             entry("ntt_rows", [64, 10240, 16384, 120, 90]),
             entry("ntt_rows_inverse", [64, 10240, 16384, 120, 90]),
@@ -90,33 +104,32 @@ pub const STEMS: &[StemInfo] = &[
     },
     StemInfo {
         name: "pointwise",
-        cpu: "cpu",
+        cpu: Some("cpu"),
         entries: &[
             entry("sums", [24, 0, 4096, 30, 30]),
             entry("products", [40, 0, 8192, 90, 60]),
             entry("weighted_sum", [40, 0, 8192, 60, 60]),
         ],
     },
-    StemInfo { name: "automorphism", cpu: "cpu", entries: &[entry("gather", [40, 0, 8192, 30, 60])] },
-    StemInfo { name: "mul_add", cpu: "cpu", entries: &[entry("mul_add", [24, 0, 1280, 6, 6])] },
+    StemInfo { name: "automorphism", cpu: Some("cpu"), entries: &[entry("gather", [40, 0, 8192, 30, 60])] },
     StemInfo {
         name: "linear",
-        cpu: "tfhe/cpu",
+        cpu: Some("tfhe/cpu"),
         entries: &[entry("linear", [40, 0, 3584, 18, 22]), entry("negate", [32, 0, 2560, 10, 12])],
     },
     StemInfo {
         name: "cells",
-        cpu: "tfhe/cpu",
+        cpu: Some("tfhe/cpu"),
         entries: &[
             entry("wire_sum", [56, 0, 5120, 18, 72]),
             entry("input_sum", [48, 0, 6144, 16, 72]),
             entry("mark_quarter", [24, 0, 1024, 2, 4]),
         ],
     },
-    StemInfo { name: "mod_switch", cpu: "tfhe/cpu", entries: &[entry("mod_switch", [24, 256, 2816, 2, 8])] },
+    StemInfo { name: "mod_switch", cpu: Some("tfhe/cpu"), entries: &[entry("mod_switch", [24, 256, 2816, 2, 8])] },
     StemInfo {
         name: "blind_rotate",
-        cpu: "tfhe/cpu",
+        cpu: Some("tfhe/cpu"),
         entries: &[
             entry("blind_rotate_start", [56, 0, 3584, 2, 2]),
             // with 64 registers a thread, a multiprocessor holds 1024 threads
@@ -132,12 +145,12 @@ pub const STEMS: &[StemInfo] = &[
     },
     StemInfo {
         name: "sample_extract",
-        cpu: "tfhe/cpu",
+        cpu: Some("tfhe/cpu"),
         entries: &[entry("sample_extract", [40, 0, 7168, 36, 30]), entry("extract_wires", [40, 0, 3584, 12, 20])],
     },
     StemInfo {
         name: "lwe_key_switch",
-        cpu: "tfhe/cpu",
+        cpu: Some("tfhe/cpu"),
         entries: &[entry("lwe_key_switch", [64, 16384, 10240, 20, 26])],
     },
 ];
@@ -145,17 +158,6 @@ pub const STEMS: &[StemInfo] = &[
 /// Lists every entry of every stem.
 pub fn entries() -> impl Iterator<Item = &'static Entry> {
     STEMS.iter().flat_map(|stem| stem.entries)
-}
-
-/// Degree of the largest ring of any scheme.
-const POLYNOMIAL_SIZE_MAX: usize = 1 << 15;
-
-/// Compiles the stems that no scheme's evaluator uses yet, for the largest ring.
-///
-/// # Errors
-/// The card's error.
-pub fn compile_of_rings<G: Gpu>(gpu: &G) -> Result<()> {
-    MulAdd::new(gpu, &Compiler::default(), POLYNOMIAL_SIZE_MAX).map(drop)
 }
 
 #[cfg(test)]

@@ -12,8 +12,11 @@ mod run;
 mod sections;
 mod steps;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod weights;
 
+pub use compiled::CompiledStems;
 pub use kernels::Kernels;
 pub use part::Part;
 pub use run::Batch;

@@ -30,14 +30,19 @@ fn steps(text: &str) -> BTreeMap<u32, String> {
 
 #[test]
 fn a_stem_has_the_same_steps_in_every_language() {
-    for StemInfo { name, cpu, .. } in STEMS {
-        let cpu = format!("kernels/src/{cpu}/{name}.rs");
-        let expected = steps(&text(&cpu));
+    let of_stem = |&StemInfo { name, cpu, .. }: &StemInfo| cpu.map(|cpu| (name, name, format!("{cpu}/{name}.rs")));
+    let of_helper = |&Helper { cuda, wgsl, cpu }: &Helper| (cuda, wgsl, cpu.to_owned());
+    for (cuda, wgsl, cpu) in STEMS.iter().filter_map(of_stem).chain(HELPERS.iter().map(of_helper)) {
+        let expected = steps(&text(&format!("kernels/src/{cpu}")));
         assert!(expected.keys().copied().eq(1..=expected.len() as u32), "{cpu} has steps {:?}", expected.keys());
         assert!(!expected.is_empty(), "{cpu} has no steps");
-        for ending in ["cu", "wgsl"] {
-            let shader = format!("shaders/{name}.{ending}");
+        for shader in [format!("shaders/{cuda}.cu"), format!("shaders/{wgsl}.wgsl")] {
             assert_eq!(steps(&text(&shader)), expected, "{shader} against {cpu}");
+        }
+    }
+    for StemInfo { name, .. } in STEMS.iter().filter(|stem| stem.cpu.is_none()) {
+        for shader in [format!("shaders/{name}.cu"), format!("shaders/{name}.wgsl")] {
+            assert!(steps(&text(&shader)).is_empty(), "{shader} has steps that no CPU text has");
         }
     }
     for variant in ["shaders/blind_rotate.warp.cu", "shaders/blind_rotate.cluster.cu"] {

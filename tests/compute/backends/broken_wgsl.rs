@@ -14,15 +14,15 @@ use crate::device::Device;
 use crate::wgpu::open_software_narrow;
 
 /// A mistake: in the source of a kernel (`stem`), `to` replaces the n-th occurrence of `from`.
-struct Slip {
-    name: &'static str,
-    stem: &'static str,
-    from: &'static str,
-    nth: usize,
-    to: &'static str,
+pub struct Slip {
+    pub name: &'static str,
+    pub stem: &'static str,
+    pub from: &'static str,
+    pub nth: usize,
+    pub to: &'static str,
 }
 
-const fn barrier(name: &'static str, stem: &'static str, nth: usize) -> Slip {
+pub const fn barrier(name: &'static str, stem: &'static str, nth: usize) -> Slip {
     Slip { name, stem, from: "workgroupBarrier();", nth, to: "" }
 }
 
@@ -56,9 +56,9 @@ const SLIPS: [Slip; 11] = [
 ];
 
 /// A card that compiles the broken source instead of the given one.
-struct Slipping {
-    gpu: Wgpu,
-    slip: &'static Slip,
+pub struct Slipping {
+    pub gpu: Wgpu,
+    pub slip: &'static Slip,
 }
 
 impl Gpu for Slipping {

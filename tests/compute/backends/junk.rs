@@ -8,13 +8,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use kernels::gpu::{Bind, Buffer, Gpu, Launch, Properties, Source, View};
 use kernels::{Card, Result};
 
+use crate::numbers::NumbersCase;
 use crate::together::{FAST, FAST_OTHER, OTHER, PLAIN, check as check_sessions, mixed};
 
-/// Checks that gates of all kinds give the same words when the card overwrites its scratch memory.
+/// Checks that gates and numbers of all kinds have the same words when the card overwrites its scratch memory.
 pub fn check<G: Gpu>(gpu: G) {
-    let fast = gpu.properties().compute_capability.is_some_and(|capability| capability >= (8, 0));
+    let numbers = NumbersCase::short();
+    let gpu = Junk { gpu, next: AtomicU32::new(0) };
+    let fast = gpu.gpu.properties().compute_capability.is_some_and(|capability| capability >= (8, 0));
     let sessions = if fast { mixed(FAST, FAST_OTHER) } else { mixed(PLAIN, OTHER) };
-    check_sessions(&Card::new(Junk { gpu, next: AtomicU32::new(0) }), &sessions);
+    let card = Card::new(gpu);
+    check_sessions(&card, &sessions);
+    numbers.check(&card);
 }
 
 /// A card that overwrites scratch memory.

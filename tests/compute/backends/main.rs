@@ -10,6 +10,7 @@ mod agreement;
 mod any_backend;
 mod arena;
 mod broken;
+mod broken_numbers;
 mod broken_wgsl;
 mod cells;
 mod device;
@@ -102,6 +103,7 @@ fn main() -> ExitCode {
         .chain(emulator::cases())
         .chain(broken::cases())
         .chain(broken_wgsl::cases())
+        .chain(broken_numbers::cases())
         .chain(wgpu::cases())
         .map(Arc::new);
     let cases: Vec<Arc<Case>> = cases.collect();

@@ -5,7 +5,6 @@
 
 use std::sync::{Arc, OnceLock};
 
-use kernels::Backend;
 use kernels::ckks::noise::Noise;
 use kernels::ckks::plaintexts::Plaintexts;
 use kernels::ckks::plan::Term;
@@ -15,6 +14,7 @@ use kernels::ckks::{
     SeededRow, bootstrap, rotation,
 };
 use kernels::cpu::{Cpu, Isa};
+use kernels::{Backend, Result};
 use rand_chacha::rand_core::Rng;
 
 use crate::Case;
@@ -29,15 +29,19 @@ const NOT_NESTED: Setting = (64, 33, 2, false);
 const WIDE_STEPS: Setting = (256, 50, 2, false);
 const BOOTSTRAPPED: Setting = (64, 35, 1, true);
 const SPLIT: Setting = (4096, 40, 2, false);
+/// Rows of 16, 32 and 64 rows.
+const LONG: [Setting; 3] = [(8192, 30, 1, false), (16_384, 30, 1, false), (32_768, 30, 1, false)];
 
 /// A plan for parameters.
 type Make = fn(&Params) -> Plan;
 
 /// Plans of one parameter set. Each runs under two keys, in two arenas.
 pub struct NumbersCase {
-    setting: Setting,
-    make: Make,
-    expected: OnceLock<[Vec<u32>; 2]>,
+    plan: Plan,
+    bodies: &'static [Bodies],
+    given: &'static [Given],
+    /// The words of the outputs for each kind of bodies.
+    expected: OnceLock<Vec<Vec<u32>>>,
 }
 
 /// How a plan is given to a device.
@@ -114,8 +118,8 @@ impl<B: Backend + Arithmetic> Run<B> {
 }
 
 /// Runs the plan under two keys and returns the words of the outputs.
-fn outputs<B: Backend + Arithmetic>(backend: &B, plan: &Plan, bodies: Bodies, given: Given) -> Vec<u32> {
-    let tables = backend.make_tables(plan.params()).expect("room");
+fn outputs<B: Backend + Arithmetic>(backend: &B, plan: &Plan, bodies: Bodies, given: Given) -> Result<Vec<u32>> {
+    let tables = backend.make_tables(plan.params())?;
     let mut runs = [1, 2].map(|seed| Run::new(backend, &tables, plan, bodies, seed));
     let slots = arena_slots(plan);
     let steps = |first: usize, end: usize| {
@@ -129,47 +133,87 @@ fn outputs<B: Backend + Arithmetic>(backend: &B, plan: &Plan, bodies: Bodies, gi
                 let mut first = 0;
                 for &end in plan.level_ends() {
                     let steps = steps(first, end);
-                    let pending = backend.run(&mut [run.batch(&tables, &steps)]).expect("the steps run");
-                    let words = backend.finish(pending).expect("the steps run");
+                    let words = backend.finish(backend.run(&mut [run.batch(&tables, &steps)])?)?;
                     assert!(end == plan.steps().len() || words.is_empty(), "outputs come at the end");
                     found.extend(words);
                     first = end;
                 }
             }
-            found
+            Ok(found)
         }
         Given::Together => {
             let steps = steps(0, plan.steps().len());
             let mut batches: Vec<KeyedSteps<'_, B>> = runs.iter_mut().map(|run| run.batch(&tables, &steps)).collect();
-            let pending = backend.run(&mut batches).expect("the steps run");
-            backend.finish(pending).expect("the steps run")
+            backend.finish(backend.run(&mut batches)?)
         }
     }
 }
 
 impl NumbersCase {
-    fn new(setting: Setting, make: Make) -> NumbersCase {
-        NumbersCase { setting, make, expected: OnceLock::new() }
+    fn new((setting, make): (Setting, Make)) -> NumbersCase {
+        let (bodies, given) = (&[Bodies::Random, Bodies::Largest], &[Given::Together, Given::EachLevel]);
+        NumbersCase { plan: make(&params(setting)), bodies, given, expected: OnceLock::new() }
+    }
+
+    /// A case for degrees at which emulated cards are slow.
+    fn brief(of: (Setting, Make)) -> NumbersCase {
+        NumbersCase { bodies: &[Bodies::Random], given: &[Given::Together], ..NumbersCase::new(of) }
+    }
+
+    /// A case for which broken kernels of short rows must give wrong words.
+    pub fn short() -> NumbersCase {
+        NumbersCase { given: &[Given::Together], ..NumbersCase::new((WIDE_STEPS, everything)) }
+    }
+
+    /// A case for which broken kernels of long rows must give wrong words.
+    pub fn long() -> NumbersCase {
+        NumbersCase::brief((LONG[0], rotated))
+    }
+
+    fn expected(&self) -> &[Vec<u32>] {
+        let portable = Cpu::with(Isa::Portable, 2);
+        let words = |&bodies: &Bodies| outputs(&portable, &self.plan, bodies, Given::Together).expect("room");
+        self.expected.get_or_init(|| self.bodies.iter().map(words).collect())
     }
 
     /// Compares the words of a backend with those of the portable CPU.
     pub fn check<B: Backend + Arithmetic>(&self, backend: &B) {
-        let plan = (self.make)(&params(self.setting));
-        let all = [Bodies::Random, Bodies::Largest];
-        let portable = Cpu::with(Isa::Portable, 2);
-        let expected =
-            self.expected.get_or_init(|| all.map(|bodies| outputs(&portable, &plan, bodies, Given::Together)));
-        for (bodies, expected) in all.into_iter().zip(expected) {
+        for (&bodies, expected) in self.bodies.iter().zip(self.expected()) {
             assert!(expected.iter().any(|&word| word != expected[0]), "words that differ");
-            for given in [Given::Together, Given::EachLevel] {
-                let found = outputs(backend, &plan, bodies, given);
+            for &given in self.given {
+                let found = outputs(backend, &self.plan, bodies, given).expect("the steps run");
                 let wrong = found.iter().zip(expected).filter(|(found, expected)| found != expected).count();
                 let first = found.iter().zip(expected).position(|(found, expected)| found != expected);
                 assert_eq!(found.len(), expected.len(), "{given:?}");
-                let n = plan.params().n();
+                let n = self.plan.params().n();
                 assert!(wrong == 0, "{given:?}: {wrong} words, first {:?}", first.map(|at| (at / n, at % n)));
             }
         }
+    }
+
+    /// Runs the whole plan in each turn, under one of two keys, in a new session each time.
+    pub fn in_turns<B: Backend + Arithmetic>(&self, backend: &B, turns: u64) {
+        let (plan, slots) = (&self.plan, arena_slots(&self.plan));
+        let tables = backend.make_tables(plan.params()).expect("room");
+        let expected = &self.expected()[0];
+        for turn in 0..turns {
+            let mut run = Run::new(backend, &tables, plan, self.bodies[0], 1 + turn % 2);
+            let steps =
+                [PlannedSteps { plan, steps: 0..plan.steps().len(), slots: &slots, begins: true, completes: true }];
+            let pending = backend.run(&mut [run.batch(&tables, &steps)]).expect("the steps run");
+            let found = backend.finish(pending).expect("the steps run");
+            let half = (turn % 2) as usize * found.len();
+            assert!(found == expected[half..half + found.len()], "turn {turn}");
+        }
+    }
+
+    /// Whether a backend computes the words of the portable CPU.
+    ///
+    /// # Errors
+    /// The backend's error.
+    pub fn is_computed_by<B: Backend + Arithmetic>(&self, backend: &B) -> Result<bool> {
+        let found = self.bodies.iter().map(|&bodies| outputs(backend, &self.plan, bodies, self.given[0]));
+        Ok(found.collect::<Result<Vec<_>>>()? == self.expected())
     }
 }
 
@@ -268,9 +312,38 @@ fn weighted_sums(params: &Params) -> Plan {
         let weights = Some(Arc::new(Weights::of(&coefficients, gap)));
         Term { value: if at.is_multiple_of(2) { a } else { b }, weights }
     };
-    let terms: Vec<Term> = (0..19).map(term).collect();
+    let terms: Vec<Term> = (0..25).map(term).collect();
     let outputs = [builder.weighted_sum(terms[..1].to_vec(), 2.0, 1.0), builder.weighted_sum(terms, 2.0, 1.0)];
     builder.finish(&outputs)
+}
+
+fn weighted(params: &Params) -> Plan {
+    let (mut builder, [a, _]) = builder(params);
+    let coefficients: Vec<i64> = (0..params.n() as u32).map(coefficient).collect();
+    let weights = Some(Arc::new(Weights::of(&coefficients, 1)));
+    let weighted = builder.weighted_sum(vec![Term { value: a, weights }], 2.0, 1.0);
+    builder.finish(&[weighted])
+}
+
+fn rotated(params: &Params) -> Plan {
+    let (mut builder, [a, _]) = builder(params);
+    let rotated = builder.automorphism(a, rotation::element(params.n(), 3));
+    builder.finish(&[rotated])
+}
+
+/// Every kind of step that a chain without bootstrapping has.
+fn everything(params: &Params) -> Plan {
+    let (mut builder, [a, b]) = builder(params);
+    let n = params.n();
+    let sum = builder.add(a, b);
+    let rotated = builder.automorphism(sum, rotation::element(n, 3));
+    let of_images = builder.add_images(b, &[rotation::element(n, -2), rotation::conjugation(n)]);
+    let pairs: Vec<_> = (0..9).map(|at| if at % 2 == 0 { (a, sum) } else { (b, of_images) }).collect();
+    let products = builder.sum_of_products(&pairs, None);
+    let coefficients = |at: u32| (0..n as u32).map(|i| coefficient(31 * at + i)).collect::<Vec<i64>>();
+    let term = |at: u32| Term { value: rotated, weights: Some(Arc::new(Weights::of(&coefficients(at), 1))) };
+    let weighted = builder.weighted_sum((0..20).map(term).collect(), 2.0, 1.0);
+    builder.finish(&[rotated, products, weighted])
 }
 
 fn raised(params: &Params) -> Plan {
@@ -314,9 +387,22 @@ const CASES: [Listed; 19] = [
     ("ntt_rows", "a bootstrap", BOOTSTRAPPED, refreshed),
 ];
 
+/// One call at each of the larger degrees, for each way through a long row.
+const BRIEF: [Listed; 5] = [
+    ("ntt_columns", "a plaintext of 16 rows", LONG[0], weighted),
+    ("ntt_columns", "a plaintext of 64 rows", LONG[2], weighted),
+    ("ntt_rows", "a rotation of 16 rows", LONG[0], rotated),
+    ("ntt_rows", "a rotation of 32 rows", LONG[1], rotated),
+    ("ntt_rows", "a rotation of 64 rows", LONG[2], rotated),
+];
+
 pub fn cases() -> impl Iterator<Item = Case> {
-    CASES.into_iter().map(|(stem, name, setting, make)| {
-        let case = NumbersCase::new(setting, make);
-        Case::small(format!("{stem}/{name}"), move |device| device.check_numbers(&case))
-    })
+    let case = |make: fn((Setting, Make)) -> NumbersCase, (stem, name, setting, plan): Listed| {
+        let case = OnceLock::new();
+        Case::small(format!("{stem}/{name}"), move |device| {
+            device.check_numbers(case.get_or_init(|| make((setting, plan))));
+        })
+    };
+    let whole = CASES.into_iter().map(move |listed| case(NumbersCase::new, listed));
+    whole.chain(BRIEF.into_iter().map(move |listed| case(NumbersCase::brief, listed)))
 }

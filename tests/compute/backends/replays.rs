@@ -9,6 +9,7 @@ use tests_compute::host_cuda::HostCuda;
 use crate::Case;
 use crate::device::Device;
 use crate::fixtures::{Bodies, Shape, key, torus_rows};
+use crate::numbers::NumbersCase;
 use crate::wgpu::open_software;
 
 const SHAPE: Shape = Shape(5, 1, 64, 8, 2, 3, 7);
@@ -130,6 +131,15 @@ fn sessions(_: &Device) {
     }
 }
 
+/// Checks that operations of other keys and arenas are replayed. Every turn has another session.
+fn numbers(_: &Device) {
+    let backend = Card::new(HostCuda::open().expect("trials run only on machines with the backend"));
+    NumbersCase::short().in_turns(&backend, 6);
+    // the first turn is launched, the second one is recorded, and it and all others are replayed; the recording ended with
+    // the tables
+    assert_eq!(backend.gpu().recorded(), (0, 5));
+}
+
 pub fn cases() -> impl Iterator<Item = Case> {
     [
         Case::small("replays/words equal those of a CPU", words),
@@ -147,6 +157,7 @@ pub fn cases() -> impl Iterator<Item = Case> {
         },
         Case { on: |device| device.name == "cuda-host", ..Case::small("replays/how often", counted) },
         Case { on: |device| device.name == "cuda-host", ..Case::small("replays/200 sessions in turns", sessions) },
+        Case { on: |device| device.name == "cuda-host", ..Case::small("replays/numbers in turns", numbers) },
     ]
     .into_iter()
 }

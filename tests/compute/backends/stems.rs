@@ -1,8 +1,6 @@
 //! The kernel of each stem launched alone on a card, its words compared with the definition, so that a failure names
 //! the wrong kernel.
 
-use kernels::cpu::mul_add::mul_add;
-use kernels::gpu::mul_add::MulAdd;
 use kernels::gpu::ntt::Ntt;
 use kernels::gpu::space::{PLACE_WORDS, place_of};
 use kernels::gpu::{Bind, Compiler, Gpu, Language, Launch, LaunchOf, Source, Table, Touched, View, ntt};
@@ -14,7 +12,7 @@ use kernels::tfhe::gpu::sample_extract::NO_ROW;
 use kernels::tfhe::lwe::EIGHTH;
 use kernels::tfhe::{ModSwitch, Params, RING_MODULUS, ring};
 use rand_chacha::rand_core::Rng;
-use tests_compute::naive::{self, gates};
+use tests_compute::naive::gates;
 
 use crate::fixtures::{Shape, generator};
 use crate::{junk, launches, together};
@@ -32,7 +30,6 @@ enum Stem {
     Linear,
     ModSwitch,
     SampleExtract,
-    MulAdd,
     /// Not a stem: the kernels of all stems one after another. Before each launch, other words overwrite all unwritten
     /// scratch memory.
     Junk,
@@ -80,24 +77,16 @@ impl StemCase {
         let linear = [12, 300].map(|n| (format!("n{n}"), Stem::Linear, Shape(n, 1, 64, 8, 2, 3, 7)));
         let extractions = [(1, 1024), (3, 128)]
             .map(|(k, n)| (format!("k{k}-N{n}"), Stem::SampleExtract, Shape(12, k, n, 8, 2, 3, 7)));
-        let products = [rings[0], rings[4]].map(|shape| (format!("N{}", shape.2), Stem::MulAdd, shape));
         let launches = [("the arguments of a launch".to_owned(), Stem::Launches, rings[0])];
         let barrier = [("a million times".to_owned(), Stem::GroupsSync, rings[0])];
-        let cases = transforms
-            .into_iter()
-            .chain(switches)
-            .chain(linear)
-            .chain(extractions)
-            .chain(products)
-            .chain(launches)
-            .chain(barrier);
+        let cases =
+            transforms.into_iter().chain(switches).chain(linear).chain(extractions).chain(launches).chain(barrier);
         cases.map(|(name, stem, shape)| {
             let stem_name = match stem {
                 Stem::Ntt => "ntt",
                 Stem::Linear => "linear",
                 Stem::ModSwitch => "mod_switch",
                 Stem::SampleExtract => "sample_extract",
-                Stem::MulAdd => "mul_add",
                 Stem::Junk => "junk",
                 Stem::Launches => "launches",
                 Stem::GroupsSync => "groups_sync",
@@ -128,7 +117,6 @@ impl StemCase {
             Stem::Linear => launcher.linear(),
             Stem::ModSwitch => launcher.mod_switch(),
             Stem::SampleExtract => launcher.sample_extract(),
-            Stem::MulAdd => launcher.mul_add(),
             Stem::Junk | Stem::Launches | Stem::GroupsSync => unreachable!("these cases need no stems"),
         }
     }
@@ -328,57 +316,5 @@ impl<G: Gpu> Launcher<'_, G> {
         let mut sum: Vec<u32> = sample(0).iter().zip(sample(3)).map(|(x, y)| x.wrapping_add(y)).collect();
         sum[sample_words - 1] = sum[sample_words - 1].wrapping_add(EIGHTH);
         assert!(self.download(&out, 3 * sample_words) == [sample(2), sum, sample(1)].concat(), "samples");
-    }
-
-    /// Multiplies and adds three limbs of a batch in the middle of a buffer. The results are compared with the
-    /// definition and with the CPU's code.
-    fn mul_add(&self) {
-        let (n, batch) = (self.params.polynomial_size, 5);
-        let primes = PRIMES.map(Modulus::new);
-        let MulAddCase { sums, x, y, expected } = MulAddCase::new(n, batch);
-        let mut by_cpu = sums.clone();
-        mul_add(&primes, n, &mut by_cpu, &x, &y);
-        assert!(by_cpu == expected, "the CPU's words differ from the definition's");
-
-        let apart = (self.gpu.properties().alignment_words as usize).next_multiple_of(n);
-        let around = vec![7; apart];
-        let buf = self.upload(&[&around[..], &sums, &around].concat());
-        let [x, y, of_limbs] = [x, y, kernels::gpu::mul_add::primes(&primes)].map(|words| self.upload(&words));
-        let stem = MulAdd::new(self.gpu, &Compiler::default(), n).expect("the source compiles");
-        let within = View::all(&buf).part(apart..apart + sums.len());
-        let views = [within, View::all(&x), View::all(&y), View::all(&of_limbs)];
-        assert!(stem.run(views, PRIMES.len(), 0).is_none(), "a launch without rows");
-        self.launch(stem.run(views, PRIMES.len(), batch));
-        assert!(self.download(&buf, sums.len() + 2 * apart) == [&around[..], &expected, &around].concat());
-    }
-}
-
-/// A small, a middle and the largest prime.
-const PRIMES: [u32; 3] = [12289, 786_433, 1_073_479_681];
-
-/// The operands of a batch of three limbs, with the largest words among them, and the results by the definition.
-struct MulAddCase {
-    sums: Vec<u32>,
-    x: Vec<u32>,
-    /// The factor of each limb, times 2^32.
-    y: Vec<u32>,
-    expected: Vec<u32>,
-}
-
-impl MulAddCase {
-    fn new(n: usize, batch: usize) -> MulAddCase {
-        let mut rng = generator(n as u64);
-        let prime = |at: usize| PRIMES[at / n % PRIMES.len()];
-        let mut residues = |count: usize| -> Vec<u32> {
-            let residue = |at: usize| if at.is_multiple_of(n) { prime(at) - 1 } else { rng.next_u32() % prime(at) };
-            (0..count).map(residue).collect()
-        };
-        let words = PRIMES.len() * n;
-        let (sums, x, factors) = (residues(batch * words), residues(batch * words), residues(words));
-        let montgomery = |(at, &factor): (usize, &u32)| ((u64::from(factor) << 32) % u64::from(prime(at))) as u32;
-        let y = factors.iter().enumerate().map(montgomery).collect();
-        let defined = |at: usize| naive::mul_add(prime(at), sums[at], x[at], factors[at % words]);
-        let expected = (0..batch * words).map(defined).collect();
-        MulAddCase { sums, x, y, expected }
     }
 }

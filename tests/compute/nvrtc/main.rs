@@ -13,11 +13,12 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
 use kernels::Card;
+use kernels::ckks::params::POLY_DEGREES;
 use kernels::cuda::cubin::{self, Count, Cubin, Use};
 use kernels::cuda::nvrtc::Compiler;
 use kernels::cuda::{CAPABILITIES, Paper, architecture};
 use kernels::gpu::Source;
-use kernels::stems::{compile_of_rings, entries};
+use kernels::stems::entries;
 use kernels::tfhe::{Gates, Preset};
 use libtest_mimic::{Arguments, Failed, Trial, run};
 
@@ -36,14 +37,17 @@ fn main() -> ExitCode {
     let mut trials = Vec::new();
     for capability in CAPABILITIES {
         let mut seen = BTreeSet::new();
-        let of_ring = Paper::new(capability);
-        compile_of_rings(&of_ring).expect("a card without memory accepts everything");
         let of_presets = Preset::ALL.map(|preset| {
             let paper = Paper::new(capability);
             Card::new(paper.clone()).prepare(&preset.params()).expect("a card without memory accepts everything");
-            (preset.name(), paper)
+            (preset.name().to_owned(), paper)
         });
-        for (name, paper) in of_presets.into_iter().chain([("ring", of_ring)]) {
+        let of_degrees = POLY_DEGREES.map(|degree| {
+            let paper = Paper::new(capability);
+            Card::new(paper.clone()).prepare_numbers(degree).expect("a card without memory accepts everything");
+            (format!("N{degree}"), paper)
+        });
+        for (name, paper) in of_presets.into_iter().chain(of_degrees) {
             for source in paper.sources() {
                 // several presets may have the same source, which is compiled once
                 if !seen.insert(source.text.clone()) {

@@ -35,8 +35,3 @@ fn add_negacyclic_product(sums: &mut [i128], a: &[i64], b: &[u32]) {
 fn residue(q: u32, x: i128) -> u32 {
     x.rem_euclid(i128::from(q)) as u32
 }
-
-/// `sum + x y mod q`.
-pub fn mul_add(q: u32, sum: u32, x: u32, y: u32) -> u32 {
-    ((u64::from(sum) + u64::from(x) * u64::from(y)) % u64::from(q)) as u32
-}

@@ -103,7 +103,7 @@ impl Entry {
 
 /// All kernel stems, compiled for one degree.
 pub struct CompiledStems<G: Gpu> {
-    pub shape: Shape,
+    pub(super) shape: Shape,
     columns: Stem<G>,
     rows: Stem<G>,
     pointwise: Stem<G>,
@@ -148,7 +148,7 @@ impl<G: Gpu> CompiledStems<G> {
     }
 
     /// The stem of an entry, and the number of groups that share a row of `N` words.
-    pub fn of(&self, entry: Entry) -> (&Stem<G>, u32) {
+    pub(super) fn of(&self, entry: Entry) -> (&Stem<G>, u32) {
         let [columns, rows, pointwise, automorphism] = self.groups;
         match entry {
             Entry::ColumnsOfWeights | Entry::Columns | Entry::ColumnsInverse => (&self.columns, columns),

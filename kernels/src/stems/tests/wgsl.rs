@@ -8,9 +8,11 @@ use ::wgpu::naga;
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, Module};
 
+use crate::ckks::gpu::CompiledStems as StemsOfNumbers;
+use crate::ckks::params::POLY_DEGREES;
 use crate::error::{Error, Result};
 use crate::gpu::{Buffer, Compiler, Gpu, Language, Launch, Properties, Source};
-use crate::stems::{compile_of_rings, entries};
+use crate::stems::entries;
 use crate::tfhe::gpu::CompiledStems;
 use crate::tfhe::gpu::blind_rotate::Variant;
 use crate::tfhe::{Params, ParamsLiteral, Preset};
@@ -142,7 +144,11 @@ fn every_stem_is_valid_and_within_every_card_s_limits_for_every_preset() {
                 panic!("wide {wide_integers}, {params:?}: {error}");
             }
         }
-        compile_of_rings(&card).expect("valid for the largest ring");
+        for degree in POLY_DEGREES {
+            if let Err(error) = StemsOfNumbers::new(&card, &Compiler::default(), degree) {
+                panic!("wide {wide_integers}, numbers of degree {degree}: {error}");
+            }
+        }
         let expected: HashSet<String> =
             entries().filter(|entry| entry.variant.is_none()).map(|entry| entry.name.to_owned()).collect();
         assert_eq!(*card.entries.lock().expect("no other test"), expected, "entries that were looked at");
