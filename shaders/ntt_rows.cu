@@ -11,6 +11,8 @@
 constexpr unsigned W = ROW / 32;
 constexpr unsigned WARPS = THREADS / 32;
 constexpr unsigned PADDED = ROW + ROW / 32;
+// Groups that a multiprocessor should hold at least: 64 registers a thread.
+constexpr unsigned GROUPS = 1024 / THREADS;
 
 static_assert(ROWS % WARPS == 0, "every warp has a row");
 
@@ -79,7 +81,7 @@ __device__ __forceinline__ void transform(Limb p, const RowRoots& roots, unsigne
 
 // Finishes the transform of a row. A job is [3]: the prime's index, the place of the begun row in scratch memory, and
 // the place of the result there, in [0, q).
-extern "C" __global__ void __launch_bounds__(THREADS, 8) ntt_rows(
+extern "C" __global__ void __launch_bounds__(THREADS, GROUPS) ntt_rows(
     const unsigned* table, unsigned* scratch, const unsigned* primes, const uint2* roots) {
     __shared__ unsigned shared[WARPS * PADDED];
     const Own own;
@@ -96,7 +98,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 8) ntt_rows(
 // Begins an inverse transform. A job is [6]: the prime's index, the place of the row in [0, 2 q), the place of the
 // result in scratch memory, in [0, 2 q), and a row that is added first: its place or NO_ROW, and its factor with the
 // companion.
-extern "C" __global__ void __launch_bounds__(THREADS, 8) ntt_rows_inverse(
+extern "C" __global__ void __launch_bounds__(THREADS, GROUPS) ntt_rows_inverse(
     const unsigned* table, unsigned* scratch, const unsigned* primes, const uint2* roots, const unsigned* rows) {
     __shared__ unsigned shared[WARPS * PADDED];
     const Own own;
@@ -187,7 +189,7 @@ __device__ __forceinline__ unsigned moved(unsigned at, unsigned inverse) {
 // Finishes the transform of a converted quotient and adds up to two rows with factors. A job is [10]: the prime's
 // index; the place of the quotient's begun row in scratch memory; two rows, each a place or NO_ROW, and a factor with
 // its companion; the place of the result, in [0, q); and 1 / g modulo 2 N, if the result is permuted by X -> X^g, or 1.
-extern "C" __global__ void __launch_bounds__(THREADS, 8) ntt_rows_combine(
+extern "C" __global__ void __launch_bounds__(THREADS, GROUPS) ntt_rows_combine(
     const unsigned* table, unsigned* scratch, const unsigned* primes, const uint2* roots, unsigned* rows) {
     __shared__ unsigned shared[WARPS * PADDED];
     const Own own;

@@ -87,31 +87,32 @@ pub const STEMS: &[StemInfo] = &[
         name: "ntt_columns",
         cpu: None,
         entries: &[
-            entry("ntt_columns", [56, 8192, 8192, 90, 90]),
-            entry("ntt_columns_inverse", [64, 8192, 8192, 90, 90]),
-            entry("ntt_columns_weights", [56, 8192, 8192, 90, 90]),
+            entry("ntt_columns", [56, 8192, 10240, 72, 36]),
+            entry("ntt_columns_inverse", [64, 8192, 10240, 84, 66]),
+            entry("ntt_columns_weights", [56, 8192, 12288, 72, 48]),
         ],
     },
     StemInfo {
         name: "ntt_rows",
         cpu: None,
         entries: &[
-            entry("ntt_rows", [64, 10240, 16384, 120, 90]),
-            entry("ntt_rows_inverse", [64, 10240, 16384, 120, 90]),
-            entry("ntt_rows_gadget", [168, 10240, 40960, 400, 200]),
-            entry("ntt_rows_combine", [64, 10240, 24576, 200, 120]),
+            entry("ntt_rows", [64, 8448, 20480, 120, 72]),
+            entry("ntt_rows_inverse", [64, 8448, 20480, 120, 66]),
+            // two sums of 64 bits for each of 16 words; with 168 registers a thread, a multiprocessor holds three groups
+            entry("ntt_rows_gadget", [168, 8448, 38912, 320, 168]),
+            entry("ntt_rows_combine", [64, 8448, 26624, 144, 88]),
         ],
     },
     StemInfo {
         name: "pointwise",
         cpu: Some("cpu"),
         entries: &[
-            entry("sums", [24, 0, 4096, 30, 30]),
-            entry("products", [40, 0, 8192, 90, 60]),
-            entry("weighted_sum", [40, 0, 8192, 60, 60]),
+            entry("sums", [24, 0, 2048, 6, 14]),
+            entry("products", [40, 0, 5120, 24, 26]),
+            entry("weighted_sum", [40, 0, 5120, 20, 28]),
         ],
     },
-    StemInfo { name: "automorphism", cpu: Some("cpu"), entries: &[entry("gather", [40, 0, 8192, 30, 60])] },
+    StemInfo { name: "automorphism", cpu: Some("cpu"), entries: &[entry("gather", [40, 0, 8192, 24, 56])] },
     StemInfo {
         name: "linear",
         cpu: Some("tfhe/cpu"),
