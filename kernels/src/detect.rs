@@ -1,14 +1,16 @@
 //! Detection of the devices that compute: those of the best available kind, or of the requested kind.
 //!
-//! Every GPU must first prove itself on a few gates. A GPU that differs from the CPU in one bit is passed over, like a
+//! Every GPU must first prove itself on a few gates and operations on numbers. A GPU that differs from the CPU in one bit is passed over, like a
 //! GPU that cannot be opened.
 
 #[cfg(feature = "wgpu")]
 mod batch_rows;
+mod numbers;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 use crate::backend::{Backend, DeviceInfo};
 use crate::cpu::{Cpu, Isa};
@@ -31,6 +33,7 @@ use crate::tfhe::{
 #[cfg(feature = "wgpu")]
 use crate::wgpu::Wgpu;
 use crate::xof;
+use numbers::NumbersAnswer;
 
 /// The operator's choice of devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -264,9 +267,11 @@ const SHORT_DIMENSION: usize = 3;
 /// - over a short key of container version 1: some gates, because this version has another mod switch
 /// - over each short key: also a mapped circuit, because cells have separate kernels
 ///
+/// For every degree that protects numbers, also a product, a rotation and a rescale.
+///
 /// # Errors
 /// The device's error, or [`Error::Device`] when a word differs.
-pub fn prove<B: Gates + ?Sized>(backend: &B) -> Result<()> {
+pub fn prove<B: Schemes>(backend: &B) -> Result<()> {
     let full = backend.info().rows_max.max(PROOF_ROWS) + 1;
     // A wrong word does not stop the proof, because a simulated card, which computes nothing, must see every kernel.
     let mut proved = Ok(());
@@ -280,32 +285,38 @@ pub fn prove<B: Gates + ?Sized>(backend: &B) -> Result<()> {
         key.params = key.params.with_mod_switch(ModSwitch::Nearest);
         proved = proved.and(Answer::of_key(key, PROOF_ROWS)?.check(backend, &[PROOF_ROWS]));
     }
+    for answer in NumbersAnswer::all()? {
+        proved = proved.and(answer.check(backend));
+    }
     proved
 }
 
-/// Known answers that a device must reproduce at any time: gates over a short key of every preset's ring, computed by
-/// the CPU's portable instructions.
-pub struct KnownAnswers(Vec<Answer>);
+/// Known answers that a device must reproduce at any time, computed by the CPU's portable instructions: gates over a
+/// short key of every preset's ring, and operations on numbers of every degree.
+pub struct KnownAnswers {
+    gates: Vec<Answer>,
+    /// Computed by the first check, because they take longer.
+    numbers: OnceLock<Result<Vec<NumbersAnswer>>>,
+}
 
 impl KnownAnswers {
-    /// Computes the answers, in some milliseconds.
+    /// Computes the answers of gates, in some milliseconds.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] when memory runs out.
     pub fn compute() -> Result<KnownAnswers> {
-        Preset::ALL
-            .into_iter()
-            .map(|preset| Answer::of(preset, SHORT_DIMENSION, PROOF_ROWS))
-            .collect::<Result<_>>()
-            .map(Self)
+        let gates = Preset::ALL.into_iter().map(|preset| Answer::of(preset, SHORT_DIMENSION, PROOF_ROWS));
+        Ok(KnownAnswers { gates: gates.collect::<Result<_>>()?, numbers: OnceLock::new() })
     }
 
     /// Checks that a device reproduces the answers.
     ///
     /// # Errors
     /// The device's error, or [`Error::Device`] when a word differs.
-    pub fn check<B: Gates + ?Sized>(&self, backend: &B) -> Result<()> {
-        self.0.iter().try_for_each(|answer| answer.check(backend, &[PROOF_ROWS]))
+    pub fn check<B: Schemes>(&self, backend: &B) -> Result<()> {
+        self.gates.iter().try_for_each(|answer| answer.check(backend, &[PROOF_ROWS]))?;
+        let numbers = self.numbers.get_or_init(NumbersAnswer::all).as_ref().map_err(Clone::clone)?;
+        numbers.iter().try_for_each(|answer| answer.check(backend))
     }
 }
 
@@ -419,6 +430,7 @@ fn proof_circuit(key: &EvaluationKey) -> (Plan, LweList) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ckks::{Arithmetic, Unsupported};
     use crate::cpu::Arena;
     use crate::tfhe::cpu::Key;
     use crate::tfhe::{Amplitude, CellKind, KeyedGates};
@@ -497,6 +509,12 @@ mod tests {
         fn finish(&self, pending: Vec<u32>) -> Result<Vec<u32>> {
             self.0.finish(pending)
         }
+    }
+
+    /// Only the proof of gates is tested with it.
+    impl Arithmetic for Liar {
+        type Tables = Unsupported;
+        type Part = Unsupported;
     }
 
     impl Gates for Liar {

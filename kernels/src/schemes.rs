@@ -37,7 +37,7 @@ impl<G: Gpu> Card<G> {
     ///
     /// # Errors
     /// The card's error.
-    pub fn prepare_numbers(&self, polynomial_size: usize) -> Result<()> {
+    pub fn prepare_degree(&self, polynomial_size: usize) -> Result<()> {
         self.numbers.prepare(&self.device, polynomial_size)
     }
 
@@ -120,6 +120,10 @@ impl<G: Gpu> Arithmetic for Card<G> {
 
     fn tables_bytes(&self, params: &ckks::Params) -> Option<u64> {
         Some(self.numbers.tables_bytes(params))
+    }
+
+    fn prepare_numbers(&self, params: &ckks::Params) -> Result<()> {
+        self.prepare_degree(params.n())
     }
 
     fn make_tables(&self, params: &ckks::Params) -> Result<Self::Tables> {

@@ -209,7 +209,7 @@ impl KeyParams {
     pub(crate) fn prepare<B: Schemes>(&self, backend: &B) -> kernels::Result<()> {
         match self {
             KeyParams::Gates(params) => backend.prepare(params),
-            KeyParams::Numbers(_) => Ok(()),
+            KeyParams::Numbers(key) => backend.prepare_numbers(&key.params),
         }
     }
 }

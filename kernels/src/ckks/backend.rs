@@ -94,6 +94,15 @@ pub trait Arithmetic: Backend {
         None
     }
 
+    /// Prepares the device for keys of these parameters, so that no later call compiles kernels. May be called on any
+    /// thread, beside other calls.
+    ///
+    /// # Errors
+    /// The device's error.
+    fn prepare_numbers(&self, _params: &Params) -> Result<()> {
+        Ok(())
+    }
+
     /// Makes the tables. At the largest degree, the call takes some tens of milliseconds on a CPU.
     ///
     /// # Errors

@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         // the degrees below are for tests, and a warp has a multiprocessor's registers to itself there
         let of_degrees = POLY_DEGREES.into_iter().filter(|&degree| degree >= 4096).map(|degree| {
             let paper = Paper::new(capability);
-            Card::new(paper.clone()).prepare_numbers(degree).expect("a card without memory accepts everything");
+            Card::new(paper.clone()).prepare_degree(degree).expect("a card without memory accepts everything");
             (format!("N{degree}"), paper)
         });
         for (name, paper) in of_presets.into_iter().chain(of_degrees) {
