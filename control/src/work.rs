@@ -92,8 +92,8 @@ const ROWS_MAX: RangeInclusive<u64> = BATCH_GATES_MAX as u64..=1 << 24;
 
 /// The result of a search for devices.
 pub struct Detected {
-    /// The devices that would compute, at least one.
-    pub devices: Vec<engine::DeviceInfo>,
+    /// The devices that would compute, at least one, each with the schemes that it computes.
+    pub devices: Vec<(engine::DeviceInfo, Vec<&'static str>)>,
     /// The backends that were passed over, and why.
     pub passed_over: Vec<engine::PassedOver>,
 }
@@ -102,7 +102,7 @@ pub struct Detected {
 pub fn detect(config: &ComputeConfig, kernel_cache: Option<&Path>) -> Detected {
     let trial = |kind| driver_trial::run(config, kernel_cache, kind);
     let found = engine::detect::detect(config.backend, kernel_cache, &trial);
-    let devices = found.devices.iter().map(|device| device.info().clone()).collect();
+    let devices = found.devices.iter().map(|device| (device.info().clone(), device.schemes())).collect();
     Detected { devices, passed_over: found.passed_over }
 }
 
@@ -113,6 +113,8 @@ pub struct DeviceFacts {
     pub backend: String,
     /// The device's name.
     pub name: String,
+    /// The schemes that the device computes: `tfhe` for gates, `ckks` for encrypted numbers.
+    pub schemes: Vec<&'static str>,
     /// Whether the device works.
     pub state: DeviceState,
     /// Why the device was taken out of service.
@@ -148,7 +150,8 @@ impl From<engine::DeviceState> for DeviceFacts {
             (false, true) => DeviceState::StandIn,
             (false, false) => DeviceState::InService,
         };
-        DeviceFacts { backend: device.info.backend, name: device.info.name, state, failure: device.failure }
+        let engine::DeviceState { info, schemes, failure, .. } = device;
+        DeviceFacts { backend: info.backend, name: info.name, schemes, state, failure }
     }
 }
 

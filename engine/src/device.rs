@@ -63,6 +63,8 @@ pub(crate) enum Report {
 /// A device for the engine: an opened backend without its type.
 pub struct Device {
     pub(crate) info: DeviceInfo,
+    /// The schemes that the device computes.
+    pub(crate) schemes: Vec<&'static str>,
     pub(crate) stand_in: bool,
     pub(crate) needs: Needs,
     pub(crate) prepare: Prepare,
@@ -104,6 +106,7 @@ impl Device {
     fn serving<B: Schemes>(backend: Arc<B>, serve: Serve) -> Device {
         Device {
             info: backend.info().clone(),
+            schemes: backend.schemes(),
             stand_in: false,
             needs: {
                 let backend = backend.clone();

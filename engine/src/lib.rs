@@ -83,6 +83,8 @@ pub struct Engine {
 pub struct DeviceState {
     /// The device's description.
     pub info: DeviceInfo,
+    /// The schemes that the device computes: `tfhe` for gates, `ckks` for encrypted numbers.
+    pub schemes: Vec<&'static str>,
     /// Whether the device takes work now.
     pub in_service: bool,
     /// Whether the device works only when no other device does, and for keys that no other device can hold.
@@ -113,6 +115,7 @@ fn known_answers() -> Result<Arc<KnownAnswers>, Error> {
 /// The fields of a device that the engine keeps; the device's thread has its other fields.
 struct Opened {
     info: DeviceInfo,
+    schemes: Vec<&'static str>,
     stand_in: bool,
     needs: Needs,
     prepare: Prepare,
@@ -120,7 +123,7 @@ struct Opened {
 
 impl Engine {
     /// Opens the devices of this machine and starts the engine on them. If there are GPUs, the CPU is a stand-in: for
-    /// the case that all GPUs fail, and for keys that no GPU can hold, such as CKKS keys. `trial` tries each driver
+    /// the case that all GPUs fail, and for keys that no GPU can hold. `trial` tries each driver
     /// before this process loads it.
     pub fn start(config: Config, choice: Choice, trial: detect::Trial<'_>) -> Result<Engine, Error> {
         let Detected { devices, passed_over } = detect::detect(choice, config.kernel_cache.as_deref(), trial);
@@ -151,7 +154,7 @@ impl Engine {
         let mut threads = Vec::with_capacity(devices.len() + 1);
         let mut opened = Vec::with_capacity(devices.len());
         for (at, (device, orders)) in devices.into_iter().zip(receivers).enumerate() {
-            let Device { info, stand_in, needs, prepare, serve } = device;
+            let Device { info, schemes, stand_in, needs, prepare, serve } = device;
             let (id, reporting) = (DeviceId(at), hub.clone());
             let run = move || {
                 let serving = || serve(orders, &|report| reporting.report(id, report));
@@ -162,7 +165,7 @@ impl Engine {
             };
             let thread = spawn(&format!("engine-device-{at}"), run).inspect_err(|_| hub.abandon())?;
             threads.push((Some(id), thread));
-            opened.push(Opened { info, stand_in, needs, prepare });
+            opened.push(Opened { info, schemes, stand_in, needs, prepare });
         }
         let looping = hub.clone();
         let loop_thread = spawn("engine-loop", move || looping.run()).inspect_err(|_| hub.abandon())?;
@@ -183,6 +186,7 @@ impl Engine {
         let service = self.handle.hub.service();
         let states = self.handle.devices.iter().zip(service).map(|(device, (in_service, failure))| DeviceState {
             info: device.info.clone(),
+            schemes: device.schemes.clone(),
             in_service,
             stand_in: device.stand_in,
             failure,

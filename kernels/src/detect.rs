@@ -97,6 +97,17 @@ impl AnyDevice {
         }
     }
 
+    /// Names the schemes that the device computes ([`Schemes::schemes`]).
+    pub fn schemes(&self) -> Vec<&'static str> {
+        match self {
+            AnyDevice::Cpu(cpu) => cpu.schemes(),
+            #[cfg(feature = "cuda")]
+            AnyDevice::Cuda(card) => card.schemes(),
+            #[cfg(feature = "wgpu")]
+            AnyDevice::Wgpu(card) => card.schemes(),
+        }
+    }
+
     /// Passes the device, as its concrete type, to `what`.
     pub fn with<W: WithDevice>(self, what: W) -> W::Out {
         match self {

@@ -9,7 +9,16 @@ use crate::tfhe::{self, EvaluationKey, Gates, KeyedGates, Params, Stems};
 
 /// A device that the engine may open. A device that cannot compute on encrypted numbers (CKKS) reports that through
 /// [`Arithmetic::tables_bytes`].
-pub trait Schemes: Gates + Arithmetic {}
+pub trait Schemes: Gates + Arithmetic {
+    /// Names the schemes that the device computes: `tfhe` for gates, `ckks` for encrypted numbers.
+    fn schemes(&self) -> Vec<&'static str> {
+        let security = ckks::SecurityLevel::Testing;
+        let smallest =
+            ckks::ParamsLiteral { poly_degree: 64, scale_bits: 30, max_depth: 1, security, bootstrap: false };
+        let numbers = ckks::Params::new(smallest).is_ok_and(|params| self.tables_bytes(&params).is_some());
+        if numbers { vec!["tfhe", "ckks"] } else { vec!["tfhe"] }
+    }
+}
 
 impl<B: Gates + Arithmetic> Schemes for B {}
 

@@ -42,6 +42,10 @@ pub struct Health {
     pub gpu_available: bool,
     /// The GPU's name.
     pub gpu_name: Option<String>,
+    /// The schemes that the GPU computes: `tfhe` for gates, `ckks` for numbers. Absent without a GPU, or if the operator
+    /// hides GPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_schemes: Option<Vec<String>>,
     /// Gate sessions that are open on this node.
     pub active_sessions: u64,
     /// Operations that were accepted and have not ended.

@@ -37,10 +37,10 @@ pub fn run(args: DevicesArgs) -> anyhow::Result<()> {
 
 fn table(found: &Detected) -> String {
     let mut text = String::from("devices\n");
-    for device in &found.devices {
+    for (device, schemes) in &found.devices {
         let gigabytes = device.memory_bytes as f64 / f64::from(1 << 30);
-        let (backend, name, rows) = (&device.backend, &device.name, device.rows_max);
-        text += &format!("  {backend:<14}{name}, {gigabytes:.1} GB, batches of {rows}\n");
+        let (backend, name, rows, schemes) = (&device.backend, &device.name, device.rows_max, schemes.join(", "));
+        text += &format!("  {backend:<14}{name}, {gigabytes:.1} GB, batches of {rows}, computes {schemes}\n");
     }
     if !found.passed_over.is_empty() {
         text += "passed over\n";
@@ -52,12 +52,13 @@ fn table(found: &Detected) -> String {
 }
 
 fn json(choice: &str, found: &Detected) -> serde_json::Value {
-    let devices = found.devices.iter().map(|device| {
+    let devices = found.devices.iter().map(|(device, schemes)| {
         serde_json::json!({
             "backend": device.backend,
             "name": device.name,
             "memory_bytes": device.memory_bytes,
             "rows_max": device.rows_max,
+            "schemes": schemes,
         })
     });
     let passed_over =
@@ -83,7 +84,9 @@ mod tests {
         assert_eq!((&shown["choice"], &shown["passed_over"]), (&"cpu".into(), &serde_json::json!([])));
         assert!(shown["devices"][0]["backend"].as_str().unwrap().starts_with("cpu-"));
         assert!(shown["devices"][0]["memory_bytes"].as_u64().unwrap() > 0);
+        assert_eq!(shown["devices"][0]["schemes"], serde_json::json!(["tfhe", "ckks"]));
         let text = table(&found);
+        assert!(text.contains(", computes tfhe, ckks\n"), "{text}");
         assert!(text.starts_with("devices\n  cpu-") && !text.contains("passed over"), "{text}");
     }
 }

@@ -150,6 +150,7 @@ pub async fn full(State(docs): State<Arc<Docs>>) -> Response {
         fhe_engine: shown_engine(computes, docs.hide_gpu),
         gpu_available: gpu.is_some(),
         gpu_name: gpu.map(|device| device.name.clone()),
+        gpu_schemes: gpu.map(|device| device.schemes.iter().map(|&scheme| scheme.to_owned()).collect()),
         active_sessions: usage.sessions,
         active_jobs: usage.operations,
         ciphertext_cache_usage_pct: Some(cache_pct),
@@ -260,7 +261,7 @@ mod tests {
 
     fn device(backend: &str, state: DeviceState) -> DeviceFacts {
         let failure = (state == DeviceState::Lost).then(|| "it fell off the bus".to_owned());
-        DeviceFacts { backend: backend.into(), name: "a card".into(), state, failure }
+        DeviceFacts { backend: backend.into(), name: "a card".into(), schemes: vec!["tfhe", "ckks"], state, failure }
     }
 
     #[test]
