@@ -13,7 +13,20 @@ fn gpu_check(arguments: &[&str]) -> Output {
 fn the_processor_is_measured_like_a_card_and_the_table_says_what_the_json_says() {
     let json = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gpu-check.json");
     let path = json.to_str().expect("a path in UTF-8");
-    let run = gpu_check(&["--backend", "cpu", "--batches", "1,3", "--seconds", "0", "--date", "today", "--json", path]);
+    let run = gpu_check(&[
+        "--backend",
+        "cpu",
+        "--batches",
+        "1,3",
+        "--seconds",
+        "0",
+        "--numbers",
+        "small",
+        "--date",
+        "today",
+        "--json",
+        path,
+    ]);
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     let table = String::from_utf8(run.stdout).expect("text");
     let found: Value = serde_json::from_slice(&std::fs::read(&json).expect("the file")).expect("JSON");
@@ -25,7 +38,8 @@ fn the_processor_is_measured_like_a_card_and_the_table_says_what_the_json_says()
     // four rates: one for each of the two sizes of batches, one for sessions that run one after another, and one for
     // sessions that run side by side
     let gates = ["gates/s"; 4];
-    assert_eq!(units, [&["ms"][..], &gates, &["rows/s", "products/s", "key switches/s"]].concat());
+    let numbers = ["us", "a second", "us", "a second"];
+    assert_eq!(units, [&["ms"][..], &gates, &["rows/s", "products/s", "key switches/s"], &numbers].concat());
     for figure in figures {
         assert!(figure["value"].as_f64().expect("a number") > 0.0, "{figure}");
         assert!(table.contains(&format!("| {} | ", figure["figure"].as_str().expect("a name"))), "{figure}\n{table}");

@@ -14,11 +14,14 @@ use kernels::ckks::{
     SeededRow, bootstrap, rotation,
 };
 use kernels::cpu::{Cpu, Isa};
-use kernels::{Backend, Result};
+use kernels::{Backend, Card, Result};
 use rand_chacha::rand_core::Rng;
+use tests_compute::host_cuda::HostCuda;
 
 use crate::Case;
+use crate::device::Device;
 use crate::fixtures::{Bodies, generator};
+use crate::together::Counted;
 
 /// The degree, the bits of the scale, the depth, and whether the chain has the levels of bootstrapping. Some chains are
 /// nested and some are not. The keys have one or several special primes.
@@ -396,6 +399,54 @@ const BRIEF: [Listed; 5] = [
     ("ntt_rows", "a rotation of 64 rows", LONG[2], rotated),
 ];
 
+/// Number of operations of the chain in [`stays_on_the_card`].
+const CHAIN: usize = 50;
+
+/// Each operation takes the result of the one before.
+fn chain(params: &Params) -> Plan {
+    let (mut builder, [a, b]) = builder(params);
+    let element = rotation::element(params.n(), 1);
+    let mut value = a;
+    for at in 0..CHAIN {
+        value = if at % 2 == 0 { builder.automorphism(value, element) } else { builder.add(value, b) };
+    }
+    builder.finish(&[value])
+}
+
+/// Checks that a chain of operations moves its inputs to the card and its answer from there, and nothing else but the
+/// tables of each window. The host waits once a window.
+fn stays_on_the_card(_: &Device) {
+    let windows = 5;
+    let backend = Card::new(Counted::new(HostCuda::open().expect("trials run only on machines with the backend")));
+    let case = NumbersCase::brief((SMALL, chain));
+    let (plan, slots) = (&case.plan, arena_slots(&case.plan));
+    assert_eq!(plan.level_ends().len(), CHAIN, "every operation waits for the one before");
+    let tables = backend.make_tables(plan.params()).expect("room");
+    let of_inputs: usize = plan.inputs().map(|input| input.slots.len()).sum();
+    let mut run = Run::new(&backend, &tables, plan, Bodies::Random, 1);
+    let [_, written, _] = backend.gpu().taken();
+    let mut found = Vec::new();
+    for window in 0..windows {
+        let steps = window * CHAIN / windows..(window + 1) * CHAIN / windows;
+        let (begins, completes) = (steps.start == 0, steps.end == CHAIN);
+        let steps = [PlannedSteps { plan, steps, slots: &slots, begins, completes }];
+        found = backend.finish(backend.run(&mut [run.batch(&tables, &steps)]).expect("launches")).expect("words");
+        assert_eq!(found.is_empty(), !completes, "only the answer is read");
+        let [_, uploads, waits] = backend.gpu().taken();
+        assert_eq!((uploads, waits), (1, 1), "window {window}");
+    }
+    assert!(written >= of_inputs, "the inputs were written before");
+    assert!(case.expected()[0].starts_with(&found), "words that differ");
+}
+
+/// Checks words on a card without room for the scratch memory of a level, which then runs in parts.
+fn little_memory(_: &Device) {
+    let host = HostCuda::open().expect("trials run only on machines with the backend");
+    let rows: u64 = 150;
+    let host = host.with_properties(|properties| properties.buffer_bytes_max = rows * 4 * WIDE_STEPS.0 as u64);
+    NumbersCase::short().check(&Card::new(host));
+}
+
 pub fn cases() -> impl Iterator<Item = Case> {
     let case = |make: fn((Setting, Make)) -> NumbersCase, (stem, name, setting, plan): Listed| {
         let case = OnceLock::new();
@@ -404,5 +455,13 @@ pub fn cases() -> impl Iterator<Item = Case> {
         })
     };
     let whole = CASES.into_iter().map(move |listed| case(NumbersCase::new, listed));
-    whole.chain(BRIEF.into_iter().map(move |listed| case(NumbersCase::brief, listed)))
+    let little = Case {
+        on: |device| device.name == "cuda-host",
+        ..Case::small("numbers/a card with little memory", little_memory)
+    };
+    let chain = Case {
+        on: |device| device.name == "cuda-host",
+        ..Case::small("numbers/a chain of 50 operations", stays_on_the_card)
+    };
+    whole.chain(BRIEF.into_iter().map(move |listed| case(NumbersCase::brief, listed))).chain([little, chain])
 }

@@ -238,8 +238,7 @@ fn windows(shape: Shape, other: Shape) -> Vec<Session> {
 /// Checks that the host waits once for a call of several levels, however many levels and sessions it has, and that the
 /// tables of each level are one upload.
 fn waits_once(shape: Shape) {
-    let [launches, uploads, waits] = [0; 3].map(AtomicUsize::new);
-    let backend = Card::new(Counted { host: HostCuda::open().expect("an emulator"), launches, uploads, waits });
+    let backend = Card::new(Counted::new(HostCuda::open().expect("an emulator")));
     let keys = keys(shape, 2);
     for sessions in [
         vec![Session::in_levels(&keys[0], &[2; 6], 0)],
@@ -285,7 +284,7 @@ fn few(backend: &AnyBackend) {
 }
 
 /// An emulated card that counts launches, uploads and waits.
-struct Counted {
+pub struct Counted {
     host: HostCuda,
     launches: AtomicUsize,
     uploads: AtomicUsize,
@@ -293,8 +292,13 @@ struct Counted {
 }
 
 impl Counted {
+    pub fn new(host: HostCuda) -> Counted {
+        let [launches, uploads, waits] = [0; 3].map(AtomicUsize::new);
+        Counted { host, launches, uploads, waits }
+    }
+
     /// Launches, uploads and waits since the last call of this method.
-    fn taken(&self) -> [usize; 3] {
+    pub fn taken(&self) -> [usize; 3] {
         [&self.launches, &self.uploads, &self.waits].map(|count| count.swap(0, Ordering::Relaxed))
     }
 }
@@ -351,8 +355,7 @@ fn counted(device: &Device) {
         _ => (HostCuda::open(), PLAIN),
     };
     let host = host.expect("trials run only on machines with the backend");
-    let [launches, uploads, waits] = [(); 3].map(|()| AtomicUsize::new(0));
-    let backend = Card::new(Counted { host, launches, uploads, waits });
+    let backend = Card::new(Counted::new(host));
     let sessions = single(shape);
     let keys: Vec<_> = sessions.iter().map(|session| backend.load_key(&session.key).expect("room")).collect();
     let mut arenas: Vec<_> = sessions

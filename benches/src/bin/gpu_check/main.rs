@@ -1,10 +1,12 @@
-//! Measures a device: gates a second, latency, single kernels, and the share of the limit that its arithmetic sets.
+//! Measures a device: gates a second, latency, single kernels, the share of the limit that its arithmetic sets, and
+//! operations on numbers.
 //!
 //! The program runs without other files on a machine with a card (`scripts/gpu-check` packs it), and with
 //! `--backend cpu` on any machine.
 
 mod figures;
 mod measure;
+mod numbers;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -22,6 +24,7 @@ use kernels::tfhe::{EvaluationKey, Gates};
 
 use figures::Figures;
 use measure::NandGates;
+use numbers::Measured;
 
 const BATCHES: &str = "1,16,64,132,198,199,264,265,528,529,792,793,1024,1056,1057,2112,16384";
 /// Largest number of sessions of one gate each; a key takes about 40 MB.
@@ -46,6 +49,9 @@ struct Arguments {
     /// multiprocessors changes to another kernel
     #[arg(long, value_delimiter = ',', default_value = BATCHES, value_parser = clap::value_parser!(u32).range(1..))]
     batches: Vec<u32>,
+    /// Operations on numbers to measure
+    #[arg(long, value_delimiter = ',', default_value = "product,bootstrap")]
+    numbers: Vec<Measured>,
     /// Seconds for each figure
     #[arg(long, default_value = "3")]
     seconds: u64,
@@ -92,6 +98,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
                 let mut figures = Figures::new(cpu.info(), arguments.preset.name(), &arguments.date);
                 gates(&mut figures, arguments, cpu, &key, &secret)?;
                 measure::processor(&mut figures, cpu, &key, &secret, time)?;
+                numbers::measure(&mut figures, cpu, &arguments.numbers, time)?;
                 figures
             }
             AnyDevice::Cuda(card) => {
@@ -105,12 +112,14 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
                     measure::ceiling(&mut figures, multiprocessors, clock_khz, &step, &rates);
                 }
                 measure::stems(&mut figures, card, &key, time)?;
+                numbers::measure(&mut figures, &**card, &arguments.numbers, time)?;
                 figures
             }
             AnyDevice::Wgpu(card) => {
                 let mut figures = Figures::new(card.info(), arguments.preset.name(), &arguments.date);
                 gates(&mut figures, arguments, &**card, &key, &secret)?;
                 measure::stems(&mut figures, card, &key, time)?;
+                numbers::measure(&mut figures, &**card, &arguments.numbers, time)?;
                 figures
             }
         };

@@ -13,7 +13,8 @@ use super::steps::Steps;
 use super::tables::Tables;
 use crate::ckks::backend::PlannedSteps;
 use crate::ckks::params::PartKind;
-use crate::error::Result;
+use crate::ckks::plan::PlannedValue;
+use crate::error::{Error, Result};
 use crate::gpu::space::Pages;
 use crate::gpu::{Arena, Bind, Device, Gpu, LaunchOf, Pending, PendingRead, Touched, View, ViewOf};
 
@@ -73,15 +74,28 @@ fn levels(planned: &PlannedSteps<'_>) -> Vec<Range<usize>> {
 }
 
 /// Starts the batches with these indices, and starts the read of their outputs.
-fn start<G: Gpu>(device: &Device<G>, batches: &[Batch<'_, G>], places: &[usize]) -> Result<Option<PendingRead<G>>> {
+fn start<G: Gpu>(device: &Device<G>, batches: &[Batch<'_, G>], places: &[usize]) -> Result<Vec<PendingRead<G>>> {
     let tables = batches[places[0]].tables;
-    let mut pages = Vec::new();
-    let mut chunks = chunks(device, batches, places, &mut pages)?;
-    let parts = outputs(batches, places, &mut chunks);
-    let sequence = Sequence::new(device.gpu(), chunks);
+    let n = tables.params.n();
     let banks = &mut *device.scratch();
     let [uploads, even, ..] = banks;
-    let n = tables.params.n();
+    let mut pages = Vec::new();
+    let mut rows_max = (device.gpu().properties().memory_bytes / CHUNKS_OF_A_CARD) as usize / (4 * n);
+    // if the card has no room for the scratch rows, the levels are split into smaller chunks
+    let (sequence, parts) = loop {
+        let mut chunks = chunks(device, batches, places, rows_max, &mut pages)?;
+        let parts = outputs(batches, places, rows_max, &mut chunks);
+        let sequence = Sequence::new(device.gpu(), chunks);
+        match even.take(device.gpu(), [sequence.rows.max(1) * n]) {
+            Err(Error::OutOfMemory(_)) if rows_max > 1 => {
+                rows_max = (rows_max / 2).min(sequence.rows.saturating_sub(1)).max(1)
+            }
+            taken => {
+                taken?;
+                break (sequence, parts);
+            }
+        }
+    };
     let [uploads] = uploads.take(device.gpu(), [sequence.words.len()])?;
     let [rows] = even.take(device.gpu(), [sequence.rows.max(1) * n])?;
     if !sequence.words.is_empty() {
@@ -95,11 +109,19 @@ fn start<G: Gpu>(device: &Device<G>, batches: &[Batch<'_, G>], places: &[usize])
     device.gpu().launch_all(&launches)?;
     let read = |buf, range: Range<usize>, parts| {
         let readback = device.gpu().read(buf, std::slice::from_ref(&range))?;
-        Ok(Some(PendingRead { readback, rows: None, parts }))
+        Ok(vec![PendingRead { readback, rows: None, parts }])
     };
-    if !parts.is_empty() {
-        let words: usize = parts.iter().map(|(_, words)| words).sum();
-        return read(rows.buf, rows.first..rows.first + words, parts);
+    match parts {
+        Outputs::None => {}
+        Outputs::Gathered(parts) => {
+            let words: usize = parts.iter().map(|(_, words)| words).sum();
+            return read(rows.buf, rows.first..rows.first + words, parts);
+        }
+        Outputs::Scattered(slots) => {
+            let read =
+                |(at, slots): (usize, Vec<u32>)| PendingRead::of_slots(device.gpu(), batches[at].arena, &slots, at);
+            return slots.into_iter().map(read).collect();
+        }
     }
     // without outputs, one word of a result is read nevertheless, because its arrival shows that the steps are done
     let last = places.iter().rev().find_map(|&at| {
@@ -109,20 +131,21 @@ fn start<G: Gpu>(device: &Device<G>, batches: &[Batch<'_, G>], places: &[usize])
             Some((batches[at].arena, planned.slots[slot as usize]))
         })
     });
-    let Some((arena, slot)) = last else { return Ok(None) };
+    let Some((arena, slot)) = last else { return Ok(Vec::new()) };
     let word = arena.row(slot).start;
     read(arena.pages().buf(), word..word + 1, Vec::new())
 }
 
-/// The jobs of all levels of these batches. Plaintexts that the jobs read are added to `weights`.
+/// The jobs of all levels of these batches, in chunks of about `rows_max` scratch rows. A single step may need more.
+/// Plaintexts that the jobs read are added to `weights`.
 fn chunks<G: Gpu>(
     device: &Device<G>,
     batches: &[Batch<'_, G>],
     places: &[usize],
+    rows_max: usize,
     weights: &mut Vec<Arc<Pages<G>>>,
 ) -> Result<Vec<Chunk>> {
     let n = batches[places[0]].tables.params.n();
-    let rows_max = (device.gpu().properties().memory_bytes / CHUNKS_OF_A_CARD) as usize / (4 * n);
     let plans = places.iter().flat_map(|&at| batches[at].plans.iter().map(move |planned| (&batches[at], planned)));
     let plans: Vec<(&Batch<'_, G>, &PlannedSteps<'_>, Vec<Range<usize>>)> =
         plans.map(|(batch, planned)| (batch, planned, levels(planned))).collect();
@@ -145,34 +168,53 @@ fn chunks<G: Gpu>(
     Ok(chunks)
 }
 
-/// Adds a chunk that copies the outputs of all completed plans to the beginning of scratch memory. Returns the parts of
-/// the read: the batch's index, and the number of words.
-fn outputs<G: Gpu>(batches: &[Batch<'_, G>], places: &[usize], chunks: &mut Vec<Chunk>) -> Vec<(usize, usize)> {
+/// How the outputs of completed plans are read.
+enum Outputs {
+    /// No plan completes.
+    None,
+    /// From the beginning of scratch memory, in one piece. For each part, the batch's index and the number of words.
+    Gathered(Vec<(usize, usize)>),
+    /// From the arenas, because scratch memory has too few rows. For each batch with outputs, its index and the slots.
+    Scattered(Vec<(usize, Vec<u32>)>),
+}
+
+/// Adds a chunk that copies the outputs of all completed plans to scratch memory, if they have at most `rows_max` rows.
+fn outputs<G: Gpu>(batches: &[Batch<'_, G>], places: &[usize], rows_max: usize, chunks: &mut Vec<Chunk>) -> Outputs {
     let n = batches[places[0]].tables.params.n();
-    let mut chunk = Chunk::new(n);
-    let mut parts = Vec::new();
-    for &at in places {
-        let Batch { arena, plans, .. } = &batches[at];
-        let first = chunk.rows;
-        for planned in plans.iter().filter(|planned| planned.completes) {
-            for output in planned.plan.outputs() {
-                let primes = &planned.plan.params().level(output.level).primes;
-                for (of_row, &slot) in output.slots.iter().enumerate() {
-                    let (from, to) = (arena.place(planned.slots[slot as usize]), chunk.take(1));
-                    let section = chunk.of(Phase::Outputs);
-                    let list = section.list([from, 1]);
-                    section.job(&[primes[of_row % primes.len()] as u32, to, list, 1]);
-                }
+    // for each batch: the slots of its outputs, and the index of each row's prime
+    let of_batch = |&at: &usize| {
+        let completed = batches[at].plans.iter().filter(|planned| planned.completes);
+        let of_plan = |planned: &PlannedSteps<'_>| {
+            let mut rows = Vec::new();
+            for PlannedValue { level, slots, .. } in planned.plan.outputs() {
+                let primes = planned.plan.params().level(*level).primes.iter().cycle();
+                rows.extend(slots.iter().zip(primes).map(|(&slot, &prime)| (planned.slots[slot as usize], prime)));
             }
-        }
-        if chunk.rows > first {
-            parts.push((at, (chunk.rows - first) * n));
+            rows
+        };
+        (at, completed.flat_map(of_plan).collect::<Vec<(u32, usize)>>())
+    };
+    let rows: Vec<(usize, Vec<(u32, usize)>)> =
+        places.iter().map(of_batch).filter(|(_, rows)| !rows.is_empty()).collect();
+    let count: usize = rows.iter().map(|(_, rows)| rows.len()).sum();
+    if count == 0 {
+        return Outputs::None;
+    }
+    if count > rows_max {
+        let slots = |(at, rows): (usize, Vec<(u32, usize)>)| (at, rows.into_iter().map(|(slot, _)| slot).collect());
+        return Outputs::Scattered(rows.into_iter().map(slots).collect());
+    }
+    let mut chunk = Chunk::new(n);
+    for &(at, ref rows) in &rows {
+        for &(slot, prime) in rows {
+            let (from, to) = (batches[at].arena.place(slot), chunk.take(1));
+            let section = chunk.of(Phase::Outputs);
+            let list = section.list([from, 1]);
+            section.job(&[prime as u32, to, list, 1]);
         }
     }
-    if !parts.is_empty() {
-        chunks.push(chunk);
-    }
-    parts
+    chunks.push(chunk);
+    Outputs::Gathered(rows.into_iter().map(|(at, rows)| (at, rows.len() * n)).collect())
 }
 
 /// A launch of a sequence.

@@ -5,8 +5,8 @@ use crate::ckks::plan::Value;
 use crate::ckks::{
     Params, ParamsLiteral, PartKind, PartShape, Plan, PlanBuilder, PlannedSteps, SecurityLevel, rotation,
 };
-use crate::gpu::Device;
 use crate::gpu::told::Told;
+use crate::gpu::{Device, Gpu, Properties};
 
 /// The launches of a key switch: digits, the product with the key, and the division.
 const SWITCH: [&str; 8] = [
@@ -36,7 +36,10 @@ fn plan(params: &Params, make: impl Fn(&mut PlanBuilder, Value) -> Vec<Value>) -
 /// The calls of the card for a call with these plans, each under another key. `completes` says whether the outputs are
 /// read.
 fn asked(plans: &[&Plan], completes: bool) -> Vec<&'static str> {
-    let gpu = Told::new(4);
+    asked_of(Told::new(4), plans, completes)
+}
+
+fn asked_of(gpu: Told, plans: &[&Plan], completes: bool) -> Vec<&'static str> {
     let info = DeviceInfo {
         backend: "told".into(),
         name: "told".into(),
@@ -122,4 +125,27 @@ fn steps_of_a_level_share_launches() {
     });
     let found = asked(&[&mixed], false);
     assert_eq!(found, [&["write", "sums", "products"][..], &SWITCH, &["read", "finish"]].concat());
+}
+
+/// A card without room for the scratch rows of a level computes the level in parts. Outputs that do not fit are read from
+/// where they are.
+#[test]
+fn a_card_with_little_memory_takes_a_level_in_parts() {
+    let params = params();
+    let elements = [1, 2, -3, 4].map(|steps| rotation::element(4096, steps));
+    let plan = plan(&params, |builder, a| elements.iter().map(|&element| builder.automorphism(a, element)).collect());
+    let of_room = |rows: u64| {
+        let gpu = Told::new(4);
+        let properties = Properties { buffer_bytes_max: rows * 4 * 4096, ..gpu.properties().clone() };
+        asked_of(Told::of(properties), &[&plan], true)
+    };
+    let one = [&["write"][..], &SWITCH, &["gather", "read", "finish"]].concat();
+    assert_eq!(of_room(1 << 16), one);
+    let of_one_step = asked(&[&plan], false).len();
+    assert_eq!(of_one_step, 11);
+    let parts = of_room(60);
+    let count = |entry: &str| parts.iter().filter(|asked| **asked == entry).count();
+    let switches = count("ntt_rows_gadget");
+    assert!((2..=4).contains(&switches), "{parts:?}");
+    assert_eq!((count("write"), count("ntt_rows_combine"), count("finish")), (1, switches, 1));
 }
