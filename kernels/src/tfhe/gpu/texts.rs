@@ -6,9 +6,7 @@ use crate::gpu::source::{Text, cuda_text, text};
 pub const TORUS: Text = text!("torus");
 /// Helper: places of rows and keys.
 pub const PLACE: Text = text!("place");
-/// Linear parts of gates, and NOT.
-pub const LINEAR: Text = text!("linear");
-/// Sums of cells.
+/// Sums of gates and cells.
 pub const CELLS: Text = text!("cells");
 /// Mod switch.
 pub const MOD_SWITCH: Text = text!("mod_switch");
