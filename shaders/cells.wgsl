@@ -1,73 +1,57 @@
-// The sums of cells, over the slots of an arena: kernels/src/tfhe/cpu/cells.rs in WGSL. Needs `place`.
+// The sums of gates and cells, over the slots of an arena: kernels/src/tfhe/cpu/cells.rs in WGSL. Needs `place`.
 
-// Number of slots of a wire.
-const PARTS: u32 = (EXTRACTED_DIMENSION + LWE_DIMENSION + 1u) / (LWE_DIMENSION + 1u);
+// Sums that go to their row of `out`, and sums that are added to it. Every other word names a place.
+const TO_ROW: u32 = 0xffffffffu;
+const ONTO_ROW: u32 = 0xfffffffeu;
 const QUARTER: u32 = 1u << 31u;
 
-struct CellsArgs {
+struct AddArgs {
     rows: u32,
     first: u32,
+    first_term: u32,
+    words: u32,
 }
 
-@group(0) @binding(0) var<storage, read> arena: array<u32>;
+@group(0) @binding(0) var<storage, read_write> arena: array<u32>;
 @group(0) @binding(1) var<storage, read> table: array<u32>;
 @group(0) @binding(2) var<storage, read_write> out: array<u32>;
-@group(0) @binding(3) var<uniform> args: CellsArgs;
+@group(0) @binding(3) var<uniform> args: AddArgs;
 
-// `arena` holds slots of n + 1 words at places. `table` is [rows][3] from word `first` on: the constant of the body,
-// the index of the table word where the row's terms begin, and the number of terms. A term is [1 + PARTS]: a factor,
-// and the place of each slot of the wire. `out` is [rows][kN + 1]. A group takes row after row.
+// `arena` holds slots of n + 1 words at places. `table` has [rows][4] from word `first` on: the constant of the body,
+// the index of the row's first word of terms, the number of terms, and where the sum goes: TO_ROW, ONTO_ROW or a place
+// in `arena`. Terms begin at word `first_term`. A term is a factor, and the place of each slot of the value. A value
+// has `words` words, n + 1 or kN + 1, and `out` is [rows][words]. A group takes row after row.
 @compute @workgroup_size(THREADS)
-fn wire_sum(
+fn add_terms(
     @builtin(local_invocation_index) thread: u32,
     @builtin(workgroup_id) group: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
 ) {
-    for (var row = group.x; row < args.rows; row += groups.x) {
-        let entry = args.first + 3u * row;
-        let constant = table[entry];
-        let terms = table[entry + 1u];
-        let count = table[entry + 2u];
-        for (var at = thread; at <= EXTRACTED_DIMENSION; at += THREADS) {
-            let part = at / (LWE_DIMENSION + 1u);
-            var sum = 0u;
-            for (var t = 0u; t < count; t++) {
-                let term = terms + t * (1u + PARTS);
-                // (1) sum of factor wire, word by word
-                sum += table[term] * arena[word_of(table[term + 1u + part]) + at % (LWE_DIMENSION + 1u)];
-            }
-            // (2) plus a result's constant in the body
-            out[row * (EXTRACTED_DIMENSION + 1u) + at] = select(sum, sum + constant, at == EXTRACTED_DIMENSION);
-        }
-    }
-}
-
-// `table` is [rows][4] from word `first` on: the constant of the body, the index of the table word where the row's
-// terms begin, the number of terms, and 1 if the row of `out` already holds a sum, else 0. A term is [2]: a factor, and
-// the input's place in `arena`. `out` is [rows][n + 1]. A group takes row after row.
-@compute @workgroup_size(THREADS)
-fn input_sum(
-    @builtin(local_invocation_index) thread: u32,
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-) {
+    let term_words = 1u + (args.words + LWE_DIMENSION) / (LWE_DIMENSION + 1u);
     for (var row = group.x; row < args.rows; row += groups.x) {
         let entry = args.first + 4u * row;
         let constant = table[entry];
-        let terms = table[entry + 1u];
+        let terms = args.first_term + table[entry + 1u];
         let count = table[entry + 2u];
-        let there = table[entry + 3u];
-        for (var i = thread; i <= LWE_DIMENSION; i += THREADS) {
+        let to = table[entry + 3u];
+        for (var at = thread; at < args.words; at += THREADS) {
+            let part = at / (LWE_DIMENSION + 1u);
             var sum = 0u;
-            if (there == 1u) {
-                sum = out[row * (LWE_DIMENSION + 1u) + i];
+            if (to == ONTO_ROW) {
+                sum = out[row * args.words + at];
             }
             for (var t = 0u; t < count; t++) {
-                // (3) plus the sum of factor input, word by word
-                sum += table[terms + 2u * t] * arena[word_of(table[terms + 2u * t + 1u]) + i];
+                let term = terms + t * term_words;
+                // (1) plus factor value, word by word
+                sum += table[term] * arena[word_of(table[term + 1u + part]) + at % (LWE_DIMENSION + 1u)];
             }
-            // (4) plus the constant in the body
-            out[row * (LWE_DIMENSION + 1u) + i] = select(sum, sum + constant, i == LWE_DIMENSION);
+            // (2) plus the constant in the body
+            sum = select(sum, sum + constant, at == args.words - 1u);
+            if (to < ONTO_ROW) {
+                arena[word_of(to) + at] = sum;
+            } else {
+                out[row * args.words + at] = sum;
+            }
         }
     }
 }
@@ -87,7 +71,7 @@ struct MarkArgs {
 fn mark_quarter(@builtin(global_invocation_id) first: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
     for (var at = first.x; at < mark_quarter_args.count; at += groups.x * THREADS) {
         let row = mark_quarter_table[mark_quarter_args.first + at];
-        // (5) a mark in the word of the body's exponent: the rotation starts with amplitude 1/4
+        // (3) a mark in the word of the body's exponent: the rotation starts with amplitude 1/4
         mark_quarter_exponents[row * (LWE_DIMENSION + 1u) + LWE_DIMENSION] |= QUARTER;
     }
 }

@@ -15,9 +15,9 @@ __device__ inline unsigned extracted(const unsigned* own, unsigned at, unsigned 
 }
 
 // `acc` is [rows][K + 1][N]. `table` is [gates][2] from word `first` on: a row, then a second row for a MUX or NO_ROW.
-// `out` is [gates][kN + 1] torus words. A group takes gate after gate.
+// `out` gets [gates][kN + 1] torus words, from row `first_out` on. A group takes gate after gate.
 extern "C" __global__ void __launch_bounds__(THREADS) sample_extract(
-    const unsigned* acc, const unsigned* table, unsigned* out, unsigned gates, unsigned first) {
+    const unsigned* acc, const unsigned* table, unsigned* out, unsigned gates, unsigned first, unsigned first_out) {
     table += first;
     for (unsigned gate = blockIdx.x; gate < gates; gate += gridDim.x) {
         unsigned row = table[2 * gate], second = table[2 * gate + 1];
@@ -28,7 +28,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) sample_extract(
                 word += extracted(acc + second * (K + 1) * N, at, 0);
                 if (at == EXTRACTED_DIMENSION) word += EIGHTH;
             }
-            out[gate * (EXTRACTED_DIMENSION + 1) + at] = word;
+            out[(first_out + gate) * (EXTRACTED_DIMENSION + 1) + at] = word;
         }
     }
 }

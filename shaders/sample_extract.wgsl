@@ -9,6 +9,7 @@ const PARTS: u32 = (EXTRACTED_DIMENSION + LWE_DIMENSION + 1u) / (LWE_DIMENSION +
 struct SampleExtractArgs {
     gates: u32,
     first: u32,
+    first_out: u32,
 }
 
 @group(0) @binding(0) var<storage, read> acc: array<u32>;
@@ -28,7 +29,7 @@ fn extracted(own: u32, at: u32, h: u32) -> u32 {
 }
 
 // `acc` is [rows][K + 1][N]. `table` is [gates][2] from word `first` on: a row, then a second row for a MUX or NO_ROW.
-// `out` is [gates][kN + 1] torus words. A group takes gate after gate.
+// `out` gets [gates][kN + 1] torus words, from row `first_out` on. A group takes gate after gate.
 @compute @workgroup_size(THREADS)
 fn sample_extract(
     @builtin(local_invocation_index) thread: u32,
@@ -47,7 +48,7 @@ fn sample_extract(
                     word += EIGHTH;
                 }
             }
-            out[gate * (EXTRACTED_DIMENSION + 1u) + at] = word;
+            out[(args.first_out + gate) * (EXTRACTED_DIMENSION + 1u) + at] = word;
         }
     }
 }

@@ -114,18 +114,9 @@ pub const STEMS: &[StemInfo] = &[
     },
     StemInfo { name: "automorphism", cpu: Some("cpu"), entries: &[entry("gather", [40, 0, 8192, 24, 56])] },
     StemInfo {
-        name: "linear",
-        cpu: Some("tfhe/cpu"),
-        entries: &[entry("linear", [40, 0, 3584, 18, 22]), entry("negate", [32, 0, 2560, 10, 12])],
-    },
-    StemInfo {
         name: "cells",
         cpu: Some("tfhe/cpu"),
-        entries: &[
-            entry("wire_sum", [56, 0, 5120, 18, 72]),
-            entry("input_sum", [48, 0, 6144, 16, 72]),
-            entry("mark_quarter", [24, 0, 1024, 2, 4]),
-        ],
+        entries: &[entry("add_terms", [48, 0, 5120, 24, 26]), entry("mark_quarter", [24, 0, 1024, 2, 4])],
     },
     StemInfo { name: "mod_switch", cpu: Some("tfhe/cpu"), entries: &[entry("mod_switch", [24, 256, 2816, 2, 8])] },
     StemInfo {
@@ -147,7 +138,7 @@ pub const STEMS: &[StemInfo] = &[
     StemInfo {
         name: "sample_extract",
         cpu: Some("tfhe/cpu"),
-        entries: &[entry("sample_extract", [40, 0, 7168, 36, 30]), entry("extract_wires", [40, 0, 3584, 12, 20])],
+        entries: &[entry("sample_extract", [48, 0, 7168, 36, 30]), entry("extract_wires", [40, 0, 3584, 12, 20])],
     },
     StemInfo {
         name: "lwe_key_switch",

@@ -25,7 +25,7 @@ pub struct KeyedGates<'a, K, A> {
     pub key: &'a K,
     /// The arena that holds operands and results.
     pub arena: &'a mut A,
-    /// The gates, level after level. No gate reads a slot that another gate of its level writes.
+    /// The gates, level after level. No gate reads a slot that a cell or another gate of its level writes.
     pub gates: &'a [SlotGate],
     /// The cells, level after level. No cell reads a slot that another cell or a gate of its level writes.
     pub cells: &'a SlotCells,

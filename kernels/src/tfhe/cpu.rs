@@ -8,7 +8,6 @@ mod fastest;
 // there is no implementation of vectors of doubles for other architectures
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_variables))]
 mod fft;
-mod linear;
 mod lwe_key_switch;
 mod mod_switch;
 mod sample_extract;

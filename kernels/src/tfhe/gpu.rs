@@ -10,7 +10,6 @@ mod evaluate;
 mod kernels;
 mod key;
 mod limits;
-mod linear;
 pub mod lwe_key_switch;
 pub mod mod_switch;
 pub mod sample_extract;

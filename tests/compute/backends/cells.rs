@@ -2,13 +2,15 @@
 
 use std::sync::OnceLock;
 
+use kernels::Card;
 use kernels::tfhe::cells::slots_of_wire;
-use kernels::tfhe::{Amplitude, CellKind, EvaluationKey, Gate, KeyedGates, SlotCells, SlotGate};
+use kernels::tfhe::{Amplitude, CellKind, EvaluationKey, Gate, GateRow, KeyedGates, Lwe, SlotCells, SlotGate};
 use rand_chacha::rand_core::Rng;
+use tests_compute::host_cuda::HostCuda;
 use tests_compute::naive::gates;
 
 use crate::Case;
-use crate::any_backend::{AnyBackend, Opaque};
+use crate::any_backend::{AnyBackend, Opaque, any};
 use crate::fixtures::{Bodies, Shape, generator, key};
 
 /// Shapes for which a wire takes one slot or several slots, shapes with one or two mask polynomials, and the shapes of
@@ -101,11 +103,16 @@ impl Run {
             let of_inputs = of_inputs.iter().map(|&(factor, at)| (factor, at as u32));
             cells.push(kind, constant, of_wires, of_inputs, &results);
         }
-        // besides the cells, the batch has a gate
-        let result = take(1)[0];
-        let negated = slots[1].iter().map(|word| word.wrapping_neg()).collect();
-        expected.push((result, negated));
-        let gates = vec![SlotGate { gate: Gate::Not, operands: [1, 0, 0], result }];
+        // besides the cells, the batch has gates
+        let operands = [1, 0, 2];
+        let lwes = operands.map(|slot| Lwe::new(slots[slot as usize].clone()));
+        let mut gate = |gate: Gate| {
+            let result = take(1)[0];
+            let row = GateRow { gate, operands: lwes[..gate.arity()].to_vec() };
+            expected.push((result, gates::formula(&key, &row).into_words()));
+            SlotGate { gate, operands, result }
+        };
+        let gates = [Gate::Not, Gate::Nand, Gate::Mux, Gate::Xor].map(&mut gate).to_vec();
         Run { key, slots, cells, gates, expected }
     }
 
@@ -122,46 +129,57 @@ impl Run {
 
 pub fn cases() -> impl Iterator<Item = Case> {
     let alone = SHAPES.into_iter().map(|shape| case(format!("cells/{}", shape.name()), shape, 1));
-    alone.chain(
-        [SHAPES[1], SHAPES[2]].into_iter().map(|shape| case(format!("cells/{}-two-keys", shape.name()), shape, 2)),
-    )
+    let two_keys =
+        [SHAPES[1], SHAPES[2]].into_iter().map(|shape| case(format!("cells/{}-two-keys", shape.name()), shape, 2));
+    let in_parts = Case {
+        on: |device| device.name == "cuda-host",
+        ..Case::small("cells/in parts on a card with few groups", |_| {
+            let host = HostCuda::open().expect("trials run only on machines with the backend");
+            let backend = any(Card::new(host.with_properties(|properties| properties.groups_max[0] = 5)));
+            check(&*backend, &runs(SHAPES[1], 2));
+        })
+    };
+    alone.chain(two_keys).chain([in_parts])
 }
 
-/// A case with this number of batches in one call, where each batch has its own key.
+/// Runs for this number of batches, each with its own key.
+fn runs(shape: Shape, batches: usize) -> Vec<Run> {
+    (0..batches).map(|at| Run::new(shape, 30 + 7 * at as u64)).collect()
+}
+
+/// A case with this number of batches in one call.
 fn case(name: String, shape: Shape, batches: usize) -> Case {
-    let runs = OnceLock::new();
+    let all = OnceLock::new();
     Case {
         on: |_| true,
-        ..Case::small(name, move |device| {
-            let runs: &Vec<Run> =
-                runs.get_or_init(|| (0..batches).map(|at| Run::new(shape, 30 + 7 * at as u64)).collect());
-            let backend = device.open(2);
-            let keys: Vec<Opaque> =
-                runs.iter().map(|run| backend.load_key(&run.key).expect("a small key fits")).collect();
-            let mut arenas: Vec<Opaque> = runs.iter().map(|run| run.arena(&*backend)).collect();
-            let reads: Vec<Vec<u32>> =
-                runs.iter().map(|run| run.expected.iter().map(|(slot, _)| *slot).collect()).collect();
-            let sides = runs.iter().zip(&keys).zip(&mut arenas).zip(&reads);
-            let mut batches: Vec<KeyedGates<'_, Opaque, Opaque>> = sides
-                .map(|(((run, key), arena), reads)| KeyedGates {
-                    key,
-                    arena,
-                    gates: &run.gates,
-                    cells: &run.cells,
-                    ends: &[],
-                    reads,
-                })
-                .collect();
-            let pending = backend.evaluate_together(&mut batches).expect("cells");
-            let found = backend.finish(pending).expect("cells");
-            let words = shape.params().lwe_dimension + 1;
-            let mut rows = found.chunks_exact(words);
-            for run in runs {
-                for (slot, expected) in &run.expected {
-                    let row = rows.next().expect("a row a read");
-                    assert!(row[..expected.len()] == expected[..], "slot {slot} differs from the definition");
-                }
-            }
+        ..Case::small(name, move |device| check(&*device.open(2), all.get_or_init(|| runs(shape, batches))))
+    }
+}
+
+/// Evaluates the batches in one call and compares the words.
+fn check(backend: &AnyBackend, runs: &[Run]) {
+    let keys: Vec<Opaque> = runs.iter().map(|run| backend.load_key(&run.key).expect("a small key fits")).collect();
+    let mut arenas: Vec<Opaque> = runs.iter().map(|run| run.arena(backend)).collect();
+    let reads: Vec<Vec<u32>> = runs.iter().map(|run| run.expected.iter().map(|(slot, _)| *slot).collect()).collect();
+    let sides = runs.iter().zip(&keys).zip(&mut arenas).zip(&reads);
+    let mut batches: Vec<KeyedGates<'_, Opaque, Opaque>> = sides
+        .map(|(((run, key), arena), reads)| KeyedGates {
+            key,
+            arena,
+            gates: &run.gates,
+            cells: &run.cells,
+            ends: &[],
+            reads,
         })
+        .collect();
+    let pending = backend.evaluate_together(&mut batches).expect("cells");
+    let found = backend.finish(pending).expect("cells");
+    let mut rest = &found[..];
+    for run in runs {
+        for (slot, expected) in &run.expected {
+            let row;
+            (row, rest) = rest.split_at(run.key.params.lwe_dimension + 1);
+            assert!(row[..expected.len()] == expected[..], "slot {slot} differs from the definition");
+        }
     }
 }

@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex, OnceLock};
 
 use kernels::Card;
-use kernels::tfhe::{Gates, Stems};
+use kernels::tfhe::{Gate, GateRow, Gates, Lwe, SlotGate, Stems};
 use tests_compute::host_cuda::HostCuda;
 use tests_compute::naive::gates;
 
@@ -88,6 +88,27 @@ pub fn cases() -> impl Iterator<Item = Case> {
 fn refused(capability: (u32, u32)) {
     let host = emulated(capability, 8).expect("trials run only on machines with the backend");
     computes_one_row(host.with_groups_together(0));
+    let host = emulated(capability, 8).expect("as before");
+    evaluates_once(&Card::new(host.with_groups_together(0)));
+}
+
+/// Checks that the gates of a batch whose launch was refused give their results once. One of them negates a slot in
+/// place.
+fn evaluates_once<B: Gates>(backend: &B) {
+    let key = key(SHAPES[3].params(), Bodies::Random, 13);
+    let words = key.params.lwe_dimension + 1;
+    let loaded = backend.load_key(&key).expect("a small key fits");
+    let mut arena = backend.arena(words, 4).expect("a small arena fits");
+    let rows = torus_rows(3, words, 14);
+    backend.write(&mut arena, 0, &rows).expect("a copy");
+    let lwes: Vec<Lwe> = rows.chunks_exact(words).map(|row| Lwe::new(row.to_vec())).collect();
+    let [and, not] = [(Gate::And, &lwes[..2]), (Gate::Not, &lwes[2..])]
+        .map(|(gate, of)| gates::formula(&key, &GateRow { gate, operands: of.to_vec() }));
+    let of = |gate, operands, result| SlotGate { gate, operands, result };
+    let batch = [of(Gate::And, [0, 1, 0], 3), of(Gate::Not, [2, 0, 0], 2)];
+    let pending = backend.evaluate(&loaded, &mut arena, &batch, &[3, 2]).expect("a batch");
+    let found = backend.finish(pending).expect("a batch");
+    assert!(found == [and.words(), not.words()].concat(), "words differ");
 }
 
 /// Checks a card that answers, when it is asked, that it runs no clusters of the kernel's size. The backend must never

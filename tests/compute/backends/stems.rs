@@ -6,8 +6,10 @@ use kernels::gpu::space::{PLACE_WORDS, place_of};
 use kernels::gpu::{Bind, Compiler, Gpu, Language, Launch, LaunchOf, Source, Table, Touched, View, ntt};
 use kernels::modular::Modulus;
 use kernels::ring::Ring;
+use kernels::tfhe::cells::slots_of_wire;
 use kernels::tfhe::gpu::CompiledStems;
 use kernels::tfhe::gpu::blind_rotate::Variant;
+use kernels::tfhe::gpu::cells::{ONTO_ROW, TO_ROW};
 use kernels::tfhe::gpu::sample_extract::NO_ROW;
 use kernels::tfhe::lwe::EIGHTH;
 use kernels::tfhe::{ModSwitch, Params, RING_MODULUS, ring};
@@ -27,7 +29,7 @@ pub struct StemCase {
 #[derive(Clone, Copy)]
 enum Stem {
     Ntt,
-    Linear,
+    Cells,
     ModSwitch,
     SampleExtract,
     /// Not a stem: the kernels of all stems one after another. Before each launch, other words overwrite all unwritten
@@ -74,17 +76,19 @@ impl StemCase {
         // rows with fewer words than a group has threads, with about as many, and with many more
         let rows = [Shape(12, 1, 64, 8, 2, 3, 7), Shape(64, 1, 2048, 8, 2, 3, 7), Shape(708, 2, 512, 8, 2, 8, 4)];
         let switches = rows.map(|shape| (format!("n{}-N{}", shape.0, shape.2), Stem::ModSwitch, shape));
-        let linear = [12, 300].map(|n| (format!("n{n}"), Stem::Linear, Shape(n, 1, 64, 8, 2, 3, 7)));
+        // a wire of one slot, of two and of five
+        let sums =
+            [(300, 1), (40, 1), (12, 1)].map(|(n, k)| (format!("n{n}"), Stem::Cells, Shape(n, k, 64, 8, 2, 3, 7)));
         let extractions = [(1, 1024), (3, 128)]
             .map(|(k, n)| (format!("k{k}-N{n}"), Stem::SampleExtract, Shape(12, k, n, 8, 2, 3, 7)));
         let launches = [("the arguments of a launch".to_owned(), Stem::Launches, rings[0])];
         let barrier = [("a million times".to_owned(), Stem::GroupsSync, rings[0])];
         let cases =
-            transforms.into_iter().chain(switches).chain(linear).chain(extractions).chain(launches).chain(barrier);
+            transforms.into_iter().chain(switches).chain(sums).chain(extractions).chain(launches).chain(barrier);
         cases.map(|(name, stem, shape)| {
             let stem_name = match stem {
                 Stem::Ntt => "ntt",
-                Stem::Linear => "linear",
+                Stem::Cells => "cells",
                 Stem::ModSwitch => "mod_switch",
                 Stem::SampleExtract => "sample_extract",
                 Stem::Junk => "junk",
@@ -114,7 +118,7 @@ impl StemCase {
         let launcher = Launcher { gpu, stems, params };
         match self.stem {
             Stem::Ntt => launcher.ntt(),
-            Stem::Linear => launcher.linear(),
+            Stem::Cells => launcher.cells(),
             Stem::ModSwitch => launcher.mod_switch(),
             Stem::SampleExtract => launcher.sample_extract(),
             Stem::Junk | Stem::Launches | Stem::GroupsSync => unreachable!("these cases need no stems"),
@@ -221,48 +225,83 @@ impl<G: Gpu> Launcher<'_, G> {
         assert!(self.download(&key, 5 * n) == scaled, "key, {m:?}");
     }
 
-    /// Adds ciphertexts into another buffer, and negates ciphertexts within the arena.
-    fn linear(&self) {
-        let words = self.params.lwe_dimension + 1;
+    /// Adds inputs and wires into another buffer, onto the words there, and into slots of the arena. A sum may go to the
+    /// slot of its term.
+    fn cells(&self) {
+        let (words, wire_words) = (self.params.lwe_dimension + 1, self.params.extracted_dimension() + 1);
+        let parts = slots_of_wire(&self.params);
         let mut rng = generator(words as u64);
-        let slots: Vec<u32> = (0..4 * words).map(|_| rng.next_u32()).collect();
-        let slot = |i: u32| &slots[i as usize * words..][..words];
+        let slots: Vec<u32> = (0..(4 + parts) * words).map(|_| rng.next_u32()).collect();
+        let slot = |i: usize| &slots[i * words..][..words];
         // rows begin at places, with other words between them
         let stride = words.next_multiple_of(PLACE_WORDS);
         let placed = |rows: &[u32]| -> Vec<u32> {
             rows.chunks_exact(words).flat_map(|row| [row, &vec![7; stride - words]].concat()).collect()
         };
-        let (arena, out) = (self.upload(&placed(&slots)), self.upload(&vec![7; 3 * words]));
-        let all = 0..4 * stride;
+        let place = |slot: usize| place_of(slot * stride);
+        let arena = self.upload(&placed(&slots));
+        let all = 0..slots.len() / words * stride;
         let touched = Touched { buf: &arena, ranges: std::slice::from_ref(&all) };
-        let minus_eighth = 0u32.wrapping_sub(EIGHTH);
-        // each sum has a constant, the slot of x and its factor, the slot of y and its factor
-        let sums = [[EIGHTH, 0, 1, 1, u32::MAX], [minus_eighth, 3, 2, 2, 2], [5, 1, 1, 1, 1]];
-        let place = |slot: u32| place_of(slot as usize * stride);
-        let table = sums.map(|[constant, x, f, y, g]| [constant, f, place(x), g, place(y)]);
-        // a table may begin at any word
-        let table_buf = self.upload(&[&[9, 9], table.as_flattened()].concat());
-        let table_view = Table { all: View::all(&table_buf), first: 2 };
-        self.launch(self.stems.linear.add(touched, table_view, View::all(&out), 3));
-        let expected: Vec<u32> = sums
-            .iter()
-            .flat_map(|&[constant, x, f, y, g]| {
-                (0..words).map(move |i| {
-                    let sum = slot(x)[i].wrapping_mul(f).wrapping_add(slot(y)[i].wrapping_mul(g));
-                    if i == words - 1 { sum.wrapping_add(constant) } else { sum }
-                })
-            })
-            .collect();
-        assert!(self.download(&out, 3 * words) == expected, "sums");
-        assert!(self.download(&arena, 4 * stride) == placed(&slots), "operands stay");
+        // tables may begin at any word, and the slots of a value are in reverse order
+        let sums = |rows: &[SumOf], parts: usize, (out, words): (&G::Buf, usize)| {
+            let (mut table, mut terms) = (vec![9, 9], vec![9]);
+            for (constant, of_row, to) in rows {
+                table.extend([*constant, terms.len() as u32, of_row.len() as u32, *to]);
+                for (factor, first) in *of_row {
+                    terms.push(*factor);
+                    terms.extend((0..parts).rev().map(|part| place(first + part)));
+                }
+            }
+            let first_term = table.len();
+            let all = self.upload(&[table, terms].concat());
+            let table = Table { all: View::all(&all), first: 2 };
+            let out = (View::all(out), words);
+            self.launch(self.stems.cells.add_terms(touched, (table, rows.len()), first_term, out));
+        };
+        let sum = |constant: u32, terms: &[(u32, &[u32])]| -> Vec<u32> {
+            let words = terms[0].1.len();
+            let word =
+                |i| terms.iter().fold(0u32, |sum, (factor, value)| sum.wrapping_add(factor.wrapping_mul(value[i])));
+            let mut sums: Vec<u32> = (0..words).map(word).collect();
+            sums[words - 1] = sums[words - 1].wrapping_add(constant);
+            sums
+        };
+        let (minus_one, minus_eighth) = (u32::MAX, 0u32.wrapping_sub(EIGHTH));
 
-        let negations = self.upload(&[9, place(2), place(0), place(3), place(3)]);
-        let table = Table { all: View::all(&negations), first: 1 };
-        self.launch(self.stems.linear.negate(touched, table, 2));
-        let negated = |i: u32| slot(i).iter().map(|x| x.wrapping_neg());
-        let expected: Vec<u32> =
-            negated(2).chain(slot(1).iter().copied()).chain(slot(2).iter().copied()).chain(negated(3)).collect();
-        assert!(self.download(&arena, 4 * stride) == placed(&expected), "negations");
+        let before: Vec<u32> = (0..3 * words).map(|_| rng.next_u32()).collect();
+        let out = self.upload(&before);
+        let rows: [SumOf; 3] = [
+            (EIGHTH, &[(1, 0), (minus_one, 1)], TO_ROW),
+            (minus_eighth, &[(2, 3), (2, 2), (1, 1)], ONTO_ROW),
+            (5, &[(1, 1)], TO_ROW),
+        ];
+        sums(&rows, 1, (&out, words));
+        let expected = [
+            sum(EIGHTH, &[(1, slot(0)), (minus_one, slot(1))]),
+            sum(minus_eighth, &[(2, slot(3)), (2, slot(2)), (1, slot(1)), (1, &before[words..2 * words])]),
+            sum(5, &[(1, slot(1))]),
+        ];
+        assert!(self.download(&out, 3 * words) == expected.concat(), "sums of inputs");
+
+        let wire = |first: usize| -> Vec<u32> {
+            let words = (0..parts).rev().flat_map(|part| slot(first + part)).copied();
+            words.take(wire_words).collect()
+        };
+        let out = self.upload(&vec![7; 2 * wire_words]);
+        sums(&[(0, &[(2, 0), (minus_one, 4)], TO_ROW), (EIGHTH, &[(1, 3)], TO_ROW)], parts, (&out, wire_words));
+        let expected = [sum(0, &[(2, &wire(0)), (minus_one, &wire(4))]), sum(EIGHTH, &[(1, &wire(3))])];
+        assert!(self.download(&out, 2 * wire_words) == expected.concat(), "sums of wires");
+        assert!(self.download(&arena, all.end) == placed(&slots), "operands stay");
+
+        // the range of rows stays if all sums go to places
+        let out = self.upload(&vec![7; words]);
+        sums(&[(0, &[(minus_one, 2)], place(0)), (0, &[(minus_one, 3)], place(3))], 1, (&out, words));
+        assert!(self.download(&out, words) == vec![7; words], "no row");
+        let mut expected = slots.clone();
+        for (from, to) in [(2, 0), (3, 3)] {
+            expected[to * words..][..words].copy_from_slice(&sum(0, &[(minus_one, slot(from))]));
+        }
+        assert!(self.download(&arena, all.end) == placed(&expected), "negations");
     }
 
     /// Switches words near every kind of boundary, with both definitions of the modulus switch. The row beyond the
@@ -305,16 +344,19 @@ impl<G: Gpu> Launcher<'_, G> {
         rows[..4].copy_from_slice(&[0, 1, RING_MODULUS - 1, RING_MODULUS / 2]);
         let table = [9, 9, 9, 2, NO_ROW, 0, 3, 1, NO_ROW];
         let acc = self.upload(&rows);
-        let out = self.upload(&vec![0; 3 * sample_words]);
+        let out = self.upload(&vec![7; 5 * sample_words]);
         let table = self.upload(&table);
         let table = Table { all: View::all(&table), first: 3 };
-        self.launch(self.stems.sample_extract.run(View::all(&acc), table, View::all(&out), 3));
+        self.launch(self.stems.sample_extract.run(View::all(&acc), table, (View::all(&out), 1), 3));
         let sample = |row: u32| {
             let polynomials = rows[row as usize * row_words..][..row_words].chunks_exact(n);
             gates::sample_extract(&polynomials.map(<[u32]>::to_vec).collect::<Vec<_>>())
         };
         let mut sum: Vec<u32> = sample(0).iter().zip(sample(3)).map(|(x, y)| x.wrapping_add(y)).collect();
         sum[sample_words - 1] = sum[sample_words - 1].wrapping_add(EIGHTH);
-        assert!(self.download(&out, 3 * sample_words) == [sample(2), sum, sample(1)].concat(), "samples");
+        // a row before the samples and a row after them stay
+        let other = || vec![7; sample_words];
+        let expected = [other(), sample(2), sum, sample(1), other()].concat();
+        assert!(self.download(&out, 5 * sample_words) == expected, "samples");
     }
 }

@@ -399,11 +399,9 @@ fn counted(device: &Device) {
 
 /// Mistakes: in the source of the kernel (stem), the n-th place becomes 0, so that the kernel stays at the start of the
 /// segment.
-const SLIPS: [(&str, usize, Shape); 8] = [
-    ("linear", 0, PLAIN),
-    ("linear", 1, PLAIN),
-    ("linear", 2, PLAIN),
-    ("linear", 3, PLAIN),
+const SLIPS: [(&str, usize, Shape); 6] = [
+    ("cells", 0, PLAIN),
+    ("cells", 1, PLAIN),
     ("blind_rotate", 0, PLAIN),
     ("lwe_key_switch", 0, PLAIN),
     ("blind_rotate.warp", 0, FAST),

@@ -1,4 +1,4 @@
-//! The sums of cells, over the slots of an arena (cells are defined in `kernels/src/tfhe/cells.rs`).
+//! The sums of gates and cells, over the slots of an arena (cells are defined in `kernels/src/tfhe/cells.rs`).
 
 use std::ops::Range;
 
@@ -67,12 +67,10 @@ pub(super) fn evaluate(cpu: &Cpu, key: &Key, arena: &mut Arena, all: &SlotCells,
 fn wire_sum(arena: &Arena, cell: CellView<'_>, out: &mut [u32]) {
     for (factor, slots) in cell.wires() {
         for (&slot, out) in slots.iter().zip(out.chunks_mut(arena.row_words)) {
-            // (1) sum of factor wire, word by word
             add(factor, arena.row(slot), out);
         }
     }
     if cell.kind() == CellKind::Switch {
-        // (2) plus a result's constant in the body
         add_constant(cell.constant(), out);
     }
 }
@@ -81,21 +79,23 @@ fn wire_sum(arena: &Arena, cell: CellView<'_>, out: &mut [u32]) {
 /// words.
 fn input_sum(arena: &Arena, cell: CellView<'_>, out: &mut [u32]) {
     for (factor, slot) in cell.inputs() {
-        // (3) plus the sum of factor input, word by word
         add(factor, arena.row(slot), out);
     }
-    // (4) plus the constant in the body
     add_constant(cell.constant(), out);
 }
 
-fn add(factor: i32, row: &[u32], out: &mut [u32]) {
-    for (out, &word) in out.iter_mut().zip(row) {
+/// Adds `factor` times a value to `out`.
+pub(super) fn add(factor: i32, value: &[u32], out: &mut [u32]) {
+    for (out, &word) in out.iter_mut().zip(value) {
+        // (1) plus factor value, word by word
         *out = out.wrapping_add(word.wrapping_mul(factor as u32));
     }
 }
 
-fn add_constant(constant: i32, out: &mut [u32]) {
+/// Adds a constant, in units of 1/8 of a turn, to the body of `out`.
+pub(super) fn add_constant(constant: i32, out: &mut [u32]) {
     let body = out.last_mut().expect("a row has a body");
+    // (2) plus the constant in the body
     *body = body.wrapping_add(EIGHTH.wrapping_mul(constant as u32));
 }
 
@@ -103,7 +103,7 @@ fn add_constant(constant: i32, out: &mut [u32]) {
 pub(super) fn marked(exponent: u32, amplitude: Amplitude) -> u32 {
     match amplitude {
         Amplitude::Eighth => exponent,
-        // (5) a mark in the word of the body's exponent: the rotation starts with amplitude 1/4
+        // (3) a mark in the word of the body's exponent: the rotation starts with amplitude 1/4
         Amplitude::Quarter => exponent | blind_rotate::QUARTER,
     }
 }

@@ -1,11 +1,12 @@
-//! Gates over ciphertexts in slots: linear parts, bootstraps, MUX sums, and one key switch for each result. A MUX is
+//! Gates over ciphertexts in slots: sums of operands, bootstraps, MUX sums, and one key switch for each result. A MUX is
 //! then refreshed.
 
 use crate::cpu::{Arena, Cpu};
 use crate::error::Result;
 use crate::tfhe::backend::{SlotGate, Stems};
+use crate::tfhe::cpu::Key;
+use crate::tfhe::cpu::cells::{add, add_constant};
 use crate::tfhe::cpu::sample_extract::add_mux_half;
-use crate::tfhe::cpu::{Key, linear};
 use crate::tfhe::gates::{self, Gate, REFRESH};
 
 /// Evaluates `gates`. No gate may read a slot that another gate writes.
@@ -23,7 +24,8 @@ pub(super) fn evaluate(cpu: &Cpu, key: &Key, arena: &mut Arena, gates: &[SlotGat
     key_switch(cpu, key, arena, &samples, muxes())?;
 
     for gate in gates.iter().filter(|gate| gate.gate == Gate::Not) {
-        let negated = linear::negate(arena.row(gate.operands[0]));
+        let mut negated = vec![0; arena.row_words];
+        add(-1, arena.row(gate.operands[0]), &mut negated);
         arena.row_mut(gate.result).copy_from_slice(&negated);
     }
     Ok(())
@@ -39,10 +41,12 @@ fn bootstrap(
     let words = arena.row_words;
     let mut inputs = Vec::new();
     for (sum, operands) in sums {
-        let [x, y] = operands.map(|operand| arena.row(operand));
         let at = inputs.len();
         inputs.resize(at + words, 0);
-        linear::linear(sum, x, y, &mut inputs[at..]);
+        for (factor, operand) in sum.factors.into_iter().zip(operands) {
+            add(factor, arena.row(operand), &mut inputs[at..]);
+        }
+        add_constant(sum.constant, &mut inputs[at..]);
     }
     if inputs.is_empty() { Ok(Vec::new()) } else { cpu.bootstrap(key, &inputs) }
 }

@@ -1,4 +1,4 @@
-//! Launches of `cells`: the sums of cells before and after their key switch.
+//! Launches of `cells`: the sums of gates and cells, before their key switch and after it.
 
 use crate::error::Result;
 use crate::gpu::stem::{Compiler, Stem, threads};
@@ -6,10 +6,14 @@ use crate::gpu::{Bind, Gpu, LaunchOf, Table, Touched, ViewOf};
 use crate::tfhe::Params;
 use crate::tfhe::gpu::{constants, texts};
 
-/// Number of words in a row of the table of [`Cells::wire_sum`].
-pub const WIRE_SUM_WORDS: usize = 3;
-/// Number of words in a row of the table of [`Cells::input_sum`].
-pub const INPUT_SUM_WORDS: usize = 4;
+/// A row of the table of [`Cells::add_terms`]: the constant, which is added to the body; the index of the row's first
+/// word of terms; the number of terms; and where the sum goes: [`TO_ROW`], [`ONTO_ROW`] or a place in the arena.
+pub type SumRow = [u32; 4];
+
+/// The sum goes to its row of `out`. No slot of an arena has this number as its place.
+pub const TO_ROW: u32 = u32::MAX;
+/// The sum is added to its row of `out`. No slot of an arena has this number as its place.
+pub const ONTO_ROW: u32 = u32::MAX - 1;
 
 /// The kernels of the stem `cells`, compiled for one parameter set.
 pub struct Cells<G: Gpu> {
@@ -25,34 +29,20 @@ impl<G: Gpu> Cells<G> {
         Ok(Cells { stem, threads: threads as usize })
     }
 
-    /// `out[row]` = the sum of all `factor * wire`, plus the constant. `table` is `[rows][3]` words: the constant,
-    /// which is added to the body; the index of the table word where the terms begin; and the number of terms. A term
-    /// is a factor and the place of each slot of the wire in `arena`, whose slots have `n + 1` words. `out` is
-    /// `[rows][kN + 1]`.
-    pub fn wire_sum<'a>(
+    /// Computes the sum of all `factor * value` and the constant, for each of `rows` rows of the table ([`SumRow`]).
+    /// The terms begin at word `first_term` of the same buffer. A term is a factor and the place of each slot of the
+    /// value in `arena`, whose slots have `n + 1` words. A value has `words` words: `n + 1` for an input, `kN + 1` for
+    /// a wire. `out` is `[rows][words]`; if all sums go to places, `out` is any range. `arena` counts as written,
+    /// because WGSL has one argument for a buffer that is read and written.
+    pub fn add_terms<'a>(
         &'a self,
         arena: Touched<'a, G::Buf>,
-        table: Table<'a, G>,
-        out: ViewOf<'a, G>,
-        rows: usize,
+        (table, rows): (Table<'a, G>, usize),
+        first_term: usize,
+        (out, words): (ViewOf<'a, G>, usize),
     ) -> Option<LaunchOf<'a, G>> {
-        let bind = [Bind::read_touched(arena), Bind::read(table.all), Bind::write(out)];
-        self.stem.launch("wire_sum", rows, bind, [rows as u32, table.first as u32])
-    }
-
-    /// Adds to `out[row]` the sum of all `factor * input` and the constant. `table` is `[rows][4]` words: the constant;
-    /// the index of the table word where the terms begin; the number of terms; and 1 if `out[row]` already holds a sum,
-    /// or 0 if `out[row]` counts as zero. A term is a factor and the input's place in `arena`. `out` is
-    /// `[rows][n + 1]`.
-    pub fn input_sum<'a>(
-        &'a self,
-        arena: Touched<'a, G::Buf>,
-        table: Table<'a, G>,
-        out: ViewOf<'a, G>,
-        rows: usize,
-    ) -> Option<LaunchOf<'a, G>> {
-        let bind = [Bind::read_touched(arena), Bind::read(table.all), Bind::write(out)];
-        self.stem.launch("input_sum", rows, bind, [rows as u32, table.first as u32])
+        let bind = [Bind::write_touched(arena), Bind::read(table.all), Bind::write(out)];
+        self.stem.launch("add_terms", rows, bind, [rows, table.first, first_term, words].map(|word| word as u32))
     }
 
     /// Marks the rows of `exponents` whose rotation starts with amplitude 1/4. `table` is `[count]` row numbers.

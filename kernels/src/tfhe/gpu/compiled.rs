@@ -2,7 +2,6 @@
 
 use super::blind_rotate::{BlindRotate, Variant};
 use super::cells::Cells;
-use super::linear::Linear;
 use super::lwe_key_switch::LweKeySwitch;
 use super::mod_switch::ModSwitch;
 use super::sample_extract::SampleExtract;
@@ -17,9 +16,7 @@ pub struct CompiledStems<G: Gpu> {
     pub ntt: Ntt<G>,
     /// The roots of the ring's transforms, in the form of the kernels.
     pub roots: G::Buf,
-    /// Linear parts and NOT.
-    pub linear: Linear<G>,
-    /// Sums of cells.
+    /// Sums of gates and cells.
     pub cells: Cells<G>,
     /// Mod switch.
     pub mod_switch: ModSwitch<G>,
@@ -40,7 +37,6 @@ impl<G: Gpu> CompiledStems<G> {
         Ok(CompiledStems {
             ntt: Ntt::new(gpu, compiler, &ring(params.polynomial_size))?,
             roots,
-            linear: Linear::new(gpu, compiler, params)?,
             cells: Cells::new(gpu, compiler, params)?,
             mod_switch: ModSwitch::new(gpu, compiler, params)?,
             blind_rotate: BlindRotate::new(gpu, compiler, params, variant)?,
@@ -50,7 +46,7 @@ impl<G: Gpu> CompiledStems<G> {
     }
 
     /// Runs `work`, which launches kernels. A GPU that is shared may refuse groups that wait for each other. Then
-    /// `work` runs again with other kernels. This is safe, because the first run wrote no result.
+    /// `work` runs again with other kernels. This is safe, because no kernel before the bootstraps writes a result.
     pub(super) fn again_without_clusters<T>(&self, work: impl Fn() -> Result<T>) -> Result<T> {
         match work() {
             Err(Error::Unavailable(_)) if self.blind_rotate.leave_clusters() => work(),

@@ -8,25 +8,23 @@
 //!
 //! - `uploads`: the tables of all kernels, one after another
 //! - `even`: the accumulators, `[rows][k + 1][N]`; the values that groups exchange
-//! - `odd`: the linear parts and later their exponents, `[rows][n + 1]`; the samples, `[gates][kN + 1]`; the words that
-//!   are read from several arenas, `[reads][n + 1]`
-//! - `wires`: the sums of wires, `[rows][kN + 1]`. Key switches take them from here to the exponents in `odd`, or to
-//!   results.
+//! - `odd`: the sums that are bootstrapped and later their exponents, `[rows][n + 1]`; the words that are read from
+//!   several arenas, `[reads][n + 1]`
+//! - `wires`: the sums of wires, then the samples of gates, `[rows][kN + 1]`. Key switches take them from here to the
+//!   exponents in `odd`, or to results.
 
 mod bootstrap;
-mod cells;
-mod gates;
 pub mod halves;
+mod rows;
 mod together;
-
-use std::ops::Range;
 
 use super::key::Key;
 use super::limits::rows_at_once;
 use crate::error::Result;
 use crate::gpu::{Arena, Device, Gpu, Language, Pending, PendingRead};
-use crate::tfhe::{Gate, KeyedGates, LevelRows, SlotGate};
-use together::{Step, parts};
+use crate::tfhe::{Gate, KeyedGates, LevelRows};
+use rows::{Step, evaluate_rows};
+use together::parts;
 
 /// Largest number of pieces of memory that a CUDA card reads one by one. Each piece is a call of the driver, so a kernel
 /// gathers more pieces.
@@ -87,10 +85,11 @@ fn start<G: Gpu>(device: &Device<G>, batches: &[Batch<'_, G>], places: &[usize])
         start_level(device, &sequence, &rows_of(&levels, level), &[])?;
     }
     let copies = start_level(device, &sequence, &rows_of(&levels, last), &copied)?;
-    // the last gate's result is preferred to the last cell's, because gates are launched after cells
-    let of_gates = sequence.iter().rev().find_map(|batch| Some((&batch.arena, batch.gates.last()?.result)));
-    let of_cells = sequence.iter().rev().find_map(|batch| Some((&batch.arena, *batch.cells.slots().last()?)));
-    match (copies, &reading[..], of_gates.or(of_cells)) {
+    let result = |batch: &Batch<'_, G>| {
+        batch.gates.last().map(|gate| gate.result).or_else(|| batch.cells.slots().last().copied())
+    };
+    let result = sequence.iter().find_map(|batch| Some((&batch.arena, result(batch)?)));
+    match (copies, &reading[..], result) {
         (Some(readback), ..) => {
             let words = |at: usize| batches[at].reads.len() * batches[at].arena.row_words;
             Ok(vec![PendingRead { readback, rows: None, parts: reading.iter().map(|&at| (at, words(at))).collect() }])
@@ -99,8 +98,8 @@ fn start<G: Gpu>(device: &Device<G>, batches: &[Batch<'_, G>], places: &[usize])
             let Batch { arena, reads, .. } = &batches[at];
             Ok(vec![PendingRead::of_slots(device.gpu(), arena, reads, at)?])
         }
-        // levels of a circuit request no words. One word of their last result is read nevertheless, because the
-        // arrival of this word shows that the levels are done
+        // levels of a circuit request no words. One word of a result is read nevertheless, because the arrival of this
+        // word shows that the levels are done
         (None, [], Some((arena, slot))) => {
             let word = arena.row(slot).start;
             let readback = device.gpu().read(arena.pages().buf(), std::slice::from_ref(&(word..word + 1)))?;
@@ -125,29 +124,20 @@ fn start_level<G: Gpu>(
     copied: &[&Batch<'_, G>],
 ) -> Result<Option<G::Readback>> {
     let stems = &sequence[0].key.stems;
-    let rows_at_once = rows_at_once(device.gpu(), sequence[0].key, sequence.len());
-    let all_gates: Vec<&[SlotGate]> =
-        sequence.iter().zip(rows).map(|(batch, rows)| &batch.gates[rows.gates.clone()]).collect();
-    let mut parts = parts(&all_gates, rows_at_once);
-    let all_cells: Vec<Range<usize>> = rows.iter().map(|rows| rows.cells.clone()).collect();
-    // a part has half as many rows of cells as of gates, because a row of cells needs more table words and also
-    // memory for a sum of wires
-    for part in cells::parts(&all_cells, (rows_at_once / 2).max(1)) {
-        stems.again_without_clusters(|| cells::evaluate_cells(device, sequence, &part))?;
-    }
+    let batches: Vec<_> = sequence.iter().map(|batch| batch.gates).zip(rows.iter().cloned()).collect();
+    let mut parts = parts(&batches, rows_at_once(device.gpu(), sequence[0].key, sequence.len()));
     if parts.is_empty() && !copied.is_empty() {
         parts.push(Vec::new());
     }
     let mut copies = None;
-    let has_mux =
-        |part: &[(usize, &[SlotGate])]| part.iter().flat_map(|(_, gates)| *gates).any(|gate| gate.gate == Gate::Mux);
     for (i, part) in parts.iter().enumerate() {
-        let steps = if has_mux(part) { &[Step::Operands, Step::Refresh][..] } else { &[Step::Operands] };
+        let mut gates = part.iter().flat_map(|(batch, rows)| &sequence[*batch].gates[rows.gates.clone()]);
+        let has_mux = gates.any(|gate| gate.gate == Gate::Mux);
+        let steps = if has_mux { &[Step::Operands, Step::Refresh][..] } else { &[Step::Operands] };
         for (at, &step) in steps.iter().enumerate() {
             let is_last = i + 1 == parts.len() && at + 1 == steps.len();
             let copied = if is_last { copied } else { &[] };
-            let part = || gates::evaluate_gates(device, sequence, step, part, copied);
-            copies = stems.again_without_clusters(part)?;
+            copies = stems.again_without_clusters(|| evaluate_rows(device, sequence, step, part, copied))?;
         }
     }
     Ok(copies)

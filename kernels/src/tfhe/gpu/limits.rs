@@ -17,10 +17,10 @@ const WAVES_AT_ONCE_MAX: usize = 16;
 /// Two batches may be in flight, so that the copies of one batch overlap with the work of the other batch.
 const BATCHES_IN_FLIGHT_MAX: usize = 2;
 
-/// Largest number of table words for one bootstrap.
-const TABLE_WORDS_OF_A_ROW: usize = 14;
+/// Largest number of table words for one bootstrap of a gate.
+const TABLE_WORDS_OF_A_ROW: usize = 17;
 /// Largest number of ranges in a bank. The end of each range may be padded.
-const RANGES_MAX: usize = 4;
+const RANGES_MAX: usize = 2;
 
 /// Describes a card with the limits that suit its gates.
 pub fn device_info(properties: &Properties) -> DeviceInfo {
@@ -38,7 +38,7 @@ pub fn device_info(properties: &Properties) -> DeviceInfo {
 pub(super) fn rows_at_once<G: Gpu>(gpu: &G, key: &Key<G>, batches: usize) -> usize {
     let (properties, p) = (gpu.properties(), &key.params);
     let even = p.accumulator_words() + TABLE_WORDS_OF_A_ROW;
-    let odd = p.lwe_dimension + 1 + p.extracted_dimension() + 1;
+    let odd = p.lwe_dimension + 1;
     let words = (properties.buffer_bytes_max / 4) as usize;
     let fit = words.saturating_sub(RANGES_MAX * properties.alignment_words as usize) / even.max(odd);
     let groups_max = properties.groups_max[0];

@@ -8,8 +8,6 @@ use crate::gpu::{Bind, Gpu, LaunchOf, Table, Touched, ViewOf};
 use crate::tfhe::Params;
 use crate::tfhe::gpu::{constants, texts};
 
-/// Number of words in a row of the table.
-pub const ROW_WORDS: usize = 2;
 /// The table word that stands for a missing second row.
 pub const NO_ROW: u32 = u32::MAX;
 
@@ -35,16 +33,16 @@ impl<G: Gpu> SampleExtract<G> {
     }
 
     /// Extracts samples. `acc` is `[rows][k + 1][N]` words in `[0, q)`; `table` is `[gates][2]` words: a row, and a
-    /// MUX's second row or [`NO_ROW`]; `out` is `[gates][kN + 1]` torus words.
+    /// MUX's second row or [`NO_ROW`]; `out` gets `[gates][kN + 1]` torus words, from row `first_out` on.
     pub fn run<'a>(
         &'a self,
         acc: ViewOf<'a, G>,
         table: Table<'a, G>,
-        out: ViewOf<'a, G>,
+        (out, first_out): (ViewOf<'a, G>, usize),
         gates: usize,
     ) -> Option<LaunchOf<'a, G>> {
         let bind = [Bind::read(acc), Bind::read(table.all), Bind::write(out)];
-        self.stem.launch("sample_extract", gates, bind, [gates as u32, table.first as u32])
+        self.stem.launch("sample_extract", gates, bind, [gates as u32, table.first as u32, first_out as u32])
     }
 
     /// Extracts wires to slots. `table` is `[wires][2 + slots of a wire]` words: a row of `acc`, a coefficient, and the

@@ -3,7 +3,8 @@ use super::*;
 use crate::backend::Backend;
 use crate::gpu::told::Told;
 use crate::gpu::{Arena, Device, Gpu, Properties};
-use crate::tfhe::{Gate, KeyedGates, NO_CELLS, Params, Preset, SlotGate};
+use crate::tfhe::cells::slots_of_wire;
+use crate::tfhe::{Amplitude, CellKind, Gate, KeyedGates, LevelEnd, NO_CELLS, Params, Preset, SlotCells, SlotGate};
 
 #[cfg(feature = "cuda")]
 #[test]
@@ -71,20 +72,50 @@ fn asked(device: &Device<Told>, keys: &[Params], gates: &[SlotGate], reads: &[u3
 }
 
 const PLAIN: [&str; 6] =
-    ["linear", "mod_switch", "blind_rotate_start", "blind_rotate", "sample_extract", "lwe_key_switch"];
+    ["add_terms", "mod_switch", "blind_rotate_start", "blind_rotate", "sample_extract", "lwe_key_switch"];
 
 #[test]
 fn a_batch_sends_all_its_tables_at_once_before_its_first_kernel() {
     let gates = [gate(Gate::Or, 3), gate(Gate::Not, 4), gate(Gate::And, 5)];
     let found = asked(&told(4), &[Preset::Fast128.params()], &gates, &[3, 4, 5]);
-    assert_eq!(found, [&["write"][..], &PLAIN, &["negate", "read", "finish"]].concat());
+    assert_eq!(found, [&["write"][..], &PLAIN, &["add_terms", "read", "finish"]].concat());
+}
+
+#[test]
+fn gates_and_cells_of_a_level_are_one_sequence_of_launches() {
+    let device = told(4);
+    let key = loaded(&device);
+    let (wire, arena) = (slots_of_wire(&key.params) as u32, |slots| device.arena(key.params.lwe_dimension + 1, slots));
+    let slots: Vec<u32> = (0..5 * wire).collect();
+    let wires: Vec<&[u32]> = slots.chunks(wire as usize).collect();
+    let mut cells = SlotCells::new(wire as usize);
+    cells.push(CellKind::Bootstrap(Amplitude::Quarter), 0, [(1, wires[0])], [(1, 5 * wire)], wires[1]);
+    cells.push(CellKind::Bootstrap(Amplitude::Eighth), 0, [], [(1, 5 * wire)], wires[2]);
+    cells.push(CellKind::Switch, 0, [(1, wires[0])], [], &[5 * wire + 1]);
+    let gates = [gate(Gate::And, 5 * wire + 2), gate(Gate::Not, 5 * wire + 3)];
+    let ends = [LevelEnd { gates: 0, cells: 2 }];
+    let asked = |gates: &[SlotGate], ends: &[LevelEnd]| {
+        let (mut arena, reads) = (arena(5 * wire as usize + 4).expect("room"), &[5 * wire + 1][..]);
+        device.gpu().asked();
+        let batch = KeyedGates { key: &key, arena: &mut arena, gates, cells: &cells, ends, reads };
+        Kernels::default().evaluate_together(&device, &[batch]).expect("launches");
+        device.gpu().asked()
+    };
+    let [sum, rotate] = [&["add_terms", "lwe_key_switch"][..], &["blind_rotate_start", "blind_rotate"]];
+    let start = [&["write"], sum, &["add_terms", "mod_switch", "mark_quarter"], rotate, &["extract_wires"]].concat();
+    let all = [&start[..], &["sample_extract", "lwe_key_switch", "add_terms", "read"]].concat();
+    assert_eq!(asked(&gates, &[]), all);
+    // in a level without gates, results are sums of wires
+    assert_eq!(asked(&[], &[]), [&start[..], &["lwe_key_switch", "read"]].concat());
+    // the last level has no bootstrap
+    assert_eq!(asked(&[], &ends), [&start[..], &["write"], sum, &["read"]].concat());
 }
 
 #[test]
 fn a_mux_is_refreshed_after_all_gates_of_its_batch() {
     let gates = [gate(Gate::Mux, 3), gate(Gate::Not, 4), gate(Gate::And, 5)];
     let found = asked(&told(4), &[Preset::Fast128.params()], &gates, &[3, 4, 5]);
-    assert_eq!(found, [&["write"][..], &PLAIN, &["negate", "write"], &PLAIN, &["read", "finish"]].concat());
+    assert_eq!(found, [&["write"][..], &PLAIN, &["add_terms", "write"], &PLAIN, &["read", "finish"]].concat());
 }
 
 #[test]
@@ -115,7 +146,7 @@ fn sixty_four_sessions_of_a_gate_are_as_many_launches_uploads_and_waits_as_one()
         let (one, all) = (alike(one), alike(all));
         // 64 sessions need one more launch, which copies the slots of their arenas to one place
         let at = one.len() - 2;
-        assert_eq!(all, [&one[..at], &["linear"], &one[at..]].concat(), "{capability:?}");
+        assert_eq!(all, [&one[..at], &["add_terms"], &one[at..]].concat(), "{capability:?}");
     }
 }
 
@@ -123,7 +154,7 @@ fn sixty_four_sessions_of_a_gate_are_as_many_launches_uploads_and_waits_as_one()
 fn sessions_of_several_parameters_are_a_sequence_of_launches_each() {
     let [fast, standard] = [Preset::Fast128, Preset::Standard128].map(Preset::params);
     let found = asked(&told(4), &[fast, standard, fast], &[gate(Gate::And, 3)], &[3]);
-    let expected = [&["write"][..], &PLAIN, &["linear", "read", "write"], &PLAIN, &["read", "finish", "finish"]];
+    let expected = [&["write"][..], &PLAIN, &["add_terms", "read", "write"], &PLAIN, &["read", "finish", "finish"]];
     assert_eq!(found, expected.concat());
 }
 
@@ -134,8 +165,8 @@ fn sessions_whose_keys_are_in_two_segments_go_one_after_another() {
     let properties = Properties { memory_bytes: 16 * key::bytes(&params), ..Told::of_wgsl().properties().clone() };
     let roomy = Properties { memory_bytes: 3 * 16 * key::bytes(&params), ..properties.clone() };
     let calls = |properties| asked(&device_of(Told::of(properties)), &[params; 2], &[gate(Gate::Not, 3)], &[3]);
-    assert_eq!(calls(roomy), ["write", "negate", "linear", "read", "finish"]);
-    assert_eq!(calls(properties), ["write", "negate", "read", "write", "negate", "read", "finish", "finish"]);
+    assert_eq!(calls(roomy), ["write", "add_terms", "add_terms", "read", "finish"]);
+    assert_eq!(calls(properties), ["write", "add_terms", "read", "write", "add_terms", "read", "finish", "finish"]);
     assert_eq!([device_of(Told::of_wgsl()), told(4)].map(|device| device.info().keys_together_max), [4, 4]);
 }
 
@@ -154,15 +185,15 @@ fn more_than_eight_pieces_are_gathered_by_a_kernel_before_one_read() {
     // slots 6 and 7 are neighbours, so nine slots are eight pieces
     let few = [&[6, 7][..], &[0, 2, 4, 0, 2, 4, 0]].concat();
     let many = [&few[..], &[2]].concat();
-    for (reads, gathering) in [(&few, &[][..]), (&many, &["linear"])] {
+    for (reads, gathering) in [(&few, &[][..]), (&many, &["add_terms"])] {
         let found = asked(&told(4), &params, &gates, reads);
-        assert_eq!(found, [&["write", "negate"], gathering, &["read", "finish"]].concat(), "{reads:?}");
+        assert_eq!(found, [&["write", "add_terms"], gathering, &["read", "finish"]].concat(), "{reads:?}");
         // a batch that only reads
         let found = asked(&told(4), &params, &[], reads);
         let written = if gathering.is_empty() { &[][..] } else { &["write"] };
         assert_eq!(found, [written, gathering, &["read", "finish"]].concat(), "{reads:?}");
         let found = asked(&device_of(Told::of_wgsl()), &params, &gates, reads);
-        assert_eq!(found, ["write", "negate", "read", "finish"], "{reads:?}");
+        assert_eq!(found, ["write", "add_terms", "read", "finish"], "{reads:?}");
     }
 }
 

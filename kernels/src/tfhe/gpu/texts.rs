@@ -5,9 +5,7 @@ use crate::gpu::source::{Text, cuda_text, text};
 
 /// Helper: converts residues to torus words.
 pub const TORUS: Text = text!("torus");
-/// Linear parts of gates, and NOT.
-pub const LINEAR: Text = text!("linear");
-/// Sums of cells.
+/// Sums of gates and cells.
 pub const CELLS: Text = text!("cells");
 /// Mod switch.
 pub const MOD_SWITCH: Text = text!("mod_switch");

@@ -41,22 +41,6 @@ impl<'a, G: Gpu> BootstrapScratch<'a, G> {
         Ok(BootstrapScratch { tables: uploaded.part(counted..uploaded.words), accumulators, shown })
     }
 
-    /// The launches that turn the torus words in `exponents` into samples, for `gates` gates.
-    pub fn launches<'b>(
-        &'b self,
-        key: &'b Key<G>,
-        keys: Touched<'b, G::Buf>,
-        rotations: &SharesPlace,
-        extractions: usize,
-        [exponents, samples]: [ViewOf<'b, G>; 2],
-        gates: usize,
-    ) -> Vec<LaunchOf<'b, G>> {
-        let mut launches = self.rotation(key, keys, rotations, exponents, None);
-        let table = Table { all: self.tables, first: extractions };
-        launches.extend(key.stems.sample_extract.run(self.accumulators, table, samples, gates));
-        launches
-    }
-
     /// The launches that turn the torus words in `exponents` into accumulators. The launch `marks` runs after the mod
     /// switch.
     pub fn rotation<'b>(

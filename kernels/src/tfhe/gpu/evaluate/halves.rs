@@ -33,10 +33,10 @@ pub fn key_switch<G: Gpu>(device: &Device<G>, key: &Key<G>, inputs: &[u32]) -> R
         let mut tables = Tables::default();
         let gates_max = key.stems.key_switch.gates_of_a_share(&[gates], gpu.properties().groups_max[0]);
         let results = tables.add(&results);
-        let switches = tables.add_shares(&[(gates, place_of(key.key_switch().first))], gates_max);
+        let switches = tables.add_shares(0, &[(gates, place_of(key.key_switch().first))], gates_max);
         let mut scratch = device.scratch();
-        let [uploads, _, odd, _] = &mut *scratch;
-        let ([all], [samples]) = (uploads.take(gpu, [tables.words.len()])?, odd.take(gpu, [inputs.len()])?);
+        let [uploads, _, _, wires] = &mut *scratch;
+        let ([all], [samples]) = (uploads.take(gpu, [tables.words.len()])?, wires.take(gpu, [inputs.len()])?);
         gpu.write(all.buf, all.first, &tables.words)?;
         gpu.write(samples.buf, samples.first, inputs)?;
         let shares = switches.shares(Table { all, first: switches.first });
@@ -56,17 +56,24 @@ fn bootstrap_part<G: Gpu>(device: &Device<G>, key: &Key<G>, inputs: &[u32]) -> R
     let (gpu, p) = (device.gpu(), &key.params);
     let rows = inputs.len() / (p.lwe_dimension + 1);
     let mut tables = Tables::default();
-    let rotations =
-        tables.add_shares(&[(rows, place_of(key.bootstrap().first))], key.stems.blind_rotate.rows_of_a_share(&[rows]));
+    let rotations = tables.add_shares(
+        0,
+        &[(rows, place_of(key.bootstrap().first))],
+        key.stems.blind_rotate.rows_of_a_share(&[rows]),
+    );
     let extractions: Vec<u32> = (0..rows as u32).flat_map(|row| [row, NO_ROW]).collect();
     let extractions = tables.add(&extractions);
     let mut scratch = device.scratch();
-    let [uploads, even, odd, _] = &mut *scratch;
+    let [uploads, even, odd, wires] = &mut *scratch;
     let bootstrap = BootstrapScratch::take(gpu, key, [uploads, even], &tables, &rotations, rows)?;
-    let [exponents, samples] = odd.take(gpu, [inputs.len(), rows * (p.extracted_dimension() + 1)])?;
+    let [exponents] = odd.take(gpu, [inputs.len()])?;
+    let [samples] = wires.take(gpu, [rows * (p.extracted_dimension() + 1)])?;
     gpu.write(exponents.buf, exponents.first, inputs)?;
     let ranges = [key.bootstrap().range()];
     let keys = Touched { buf: key.bootstrap().buf, ranges: &ranges };
-    gpu.launch_all(&bootstrap.launches(key, keys, &rotations, extractions, [exponents, samples], rows))?;
+    let mut launches = bootstrap.rotation(key, keys, &rotations, exponents, None);
+    let table = Table { all: bootstrap.tables, first: extractions };
+    launches.extend(key.stems.sample_extract.run(bootstrap.accumulators, table, (samples, 0), rows));
+    gpu.launch_all(&launches)?;
     gpu.read(samples.buf, &[samples.range()])
 }

@@ -6,11 +6,9 @@ use std::ops::Range;
 use super::Batch;
 use crate::gpu::space::{Place, place_of};
 use crate::gpu::{Gpu, Shares, Table, Touched, shares};
-use crate::tfhe::backend::SlotGate;
-use crate::tfhe::gates::{self, Gate, REFRESH};
+use crate::tfhe::gates;
 use crate::tfhe::gpu::key::Key;
-use crate::tfhe::gpu::linear;
-use crate::tfhe::gpu::sample_extract::NO_ROW;
+use crate::tfhe::{LevelRows, SlotGate};
 
 /// The places of a batch's key.
 #[derive(Clone, Copy)]
@@ -69,97 +67,51 @@ impl<'a, G: Gpu> Segments<'a, G> {
     }
 }
 
-/// Splits the gates of all batches into consecutive parts, each with at most `rows` bootstraps that read operands. A
-/// part lists indices of batches, each with some of the batch's gates. `rows` is at least 2, the number of such
-/// bootstraps of a MUX.
-pub fn parts<'a>(batches: &[&'a [SlotGate]], rows: usize) -> Vec<Vec<(usize, &'a [SlotGate])>> {
-    let (mut parts, mut part, mut room) = (Vec::new(), Vec::new(), rows);
-    for (batch, gates) in batches.iter().enumerate() {
-        let mut rest = *gates;
-        while !rest.is_empty() {
-            let fit = rest.iter().take_while(|gate| match room.checked_sub(gates::sums(gate.gate).len()) {
-                Some(left) => {
-                    room = left;
-                    true
-                }
-                None => false,
-            });
-            let (some, left) = rest.split_at(fit.count());
-            if !some.is_empty() {
-                part.push((batch, some));
+/// The room of a part that a cell takes, in bootstraps of gates. A cell needs more table words than a gate, and also
+/// memory for a sum of wires.
+const ROOM_OF_A_CELL: usize = 2;
+
+/// Splits the rows of all batches into consecutive parts with room for `room` bootstraps of gates that read operands. For
+/// each batch, `batches` has all its gates, and the rows to split. A part lists indices of batches, each with some rows.
+/// `room` is at least 2, the room of a MUX and of a cell.
+pub fn parts(batches: &[(&[SlotGate], LevelRows)], room: usize) -> Vec<Vec<(usize, LevelRows)>> {
+    let (mut parts, mut left) = (Vec::<Vec<(usize, LevelRows)>>::new(), 0);
+    for (batch, (gates, rows)) in batches.iter().enumerate() {
+        let of_cells = rows.cells.clone().map(|_| (true, ROOM_OF_A_CELL));
+        let of_gates = gates[rows.gates.clone()].iter().map(|gate| (false, gates::sums(gate.gate).len()));
+        let (mut cell, mut gate) = (rows.cells.start, rows.gates.start);
+        for (is_cell, needed) in of_cells.chain(of_gates) {
+            if parts.is_empty() || needed > left {
+                parts.push(Vec::new());
+                left = room;
             }
-            if !left.is_empty() {
-                parts.push(std::mem::take(&mut part));
-                room = rows;
+            left -= needed;
+            let part = parts.last_mut().expect("there is a part");
+            if part.last().is_none_or(|(of, _)| *of != batch) {
+                part.push((batch, LevelRows { gates: gate..gate, cells: cell..cell }));
             }
-            rest = left;
+            let (_, some) = part.last_mut().expect("the part has rows of the batch");
+            if is_cell {
+                cell += 1;
+            } else {
+                gate += 1;
+            }
+            (some.gates.end, some.cells.end) = (gate, cell);
         }
-    }
-    if !part.is_empty() {
-        parts.push(part);
     }
     parts
 }
 
-/// The tables of gates for the kernels, batch after batch.
-#[derive(Default)]
-pub struct Lists {
-    /// Rows of the table of `linear`.
-    pub sums: Vec<u32>,
-    /// Rows of the table of `sample_extract`.
-    pub extractions: Vec<u32>,
-    /// The place of each result that a key switch writes.
-    pub results: Vec<Place>,
-    /// Rows of the table of `negate`.
-    pub negations: Vec<u32>,
-    /// For each batch, the number of bootstraps and the place of the batch's key.
-    pub rotated: Vec<(usize, Place)>,
-    /// For each batch, the number of key switches and the place of the batch's key.
-    pub switched: Vec<(usize, Place)>,
-}
-
-/// What a sequence of launches does with its gates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Evaluates every gate but for the last bootstrap of a MUX.
-    Operands,
-    /// Bootstraps the result of every MUX.
-    Refresh,
-}
-
-impl Lists {
-    /// Adds gates of another batch. `row` returns the place of a slot of this batch.
-    pub fn add(&mut self, step: Step, gates: &[SlotGate], key: KeyPlaces, row: impl Fn(u32) -> Place) {
-        let (rows, results) = (self.rows(), self.results.len());
-        for gate in gates {
-            let first = self.rows() as u32;
-            match (step, gate.gate) {
-                (Step::Operands, Gate::Not) => {
-                    self.negations.extend([row(gate.operands[0]), row(gate.result)]);
-                }
-                (Step::Operands, kind) => {
-                    self.extractions.extend([first, if kind == Gate::Mux { first + 1 } else { NO_ROW }]);
-                    for (operands, sum) in gates::sums(kind) {
-                        self.sums.extend(linear::add_row(*sum, operands.map(|operand| row(gate.operands[operand]))));
-                    }
-                    self.results.push(row(gate.result));
-                }
-                (Step::Refresh, Gate::Mux) => {
-                    self.extractions.extend([first, NO_ROW]);
-                    self.sums.extend(linear::add_row(REFRESH, [row(gate.result); 2]));
-                    self.results.push(row(gate.result));
-                }
-                (Step::Refresh, _) => {}
-            }
+/// Joins neighbours that have the same key.
+pub fn of_keys(batches: impl Iterator<Item = (usize, Place)>) -> Vec<(usize, Place)> {
+    let mut joined: Vec<(usize, Place)> = Vec::new();
+    for (count, key) in batches {
+        match joined.last_mut() {
+            Some((before, of)) if *of == key => *before += count,
+            _ => joined.push((count, key)),
         }
-        self.rotated.push((self.rows() - rows, key.bootstrap));
-        self.switched.push((self.results.len() - results, key.key_switch));
     }
-
-    /// The number of bootstraps of all gates that were added, in this step.
-    pub fn rows(&self) -> usize {
-        self.sums.len() / linear::ADD_WORDS
-    }
+    joined
 }
 
 /// Returns the number of rows or gates of each batch, which is the first entry.
@@ -199,9 +151,11 @@ impl Tables {
         first
     }
 
-    /// Adds the table of [`shares`] for these batches, with at most `rows_max` rows in each share.
-    pub fn add_shares(&mut self, batches: &[(usize, Place)], rows_max: usize) -> SharesPlace {
-        let table = shares(batches, rows_max);
+    /// Adds the table of [`shares`] for these batches, with at most `rows_max` rows in each share. The rows of the
+    /// first batch begin at row `first`.
+    pub fn add_shares(&mut self, first: usize, batches: &[(usize, Place)], rows_max: usize) -> SharesPlace {
+        let mut table = shares(batches, rows_max);
+        table.iter_mut().for_each(|share| share[0] += first as u32);
         SharesPlace { first: self.add(table.as_flattened()), count: table.len(), rows_max }
     }
 }
@@ -209,71 +163,58 @@ impl Tables {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tfhe::Gate;
 
     fn gates(of: &[Gate]) -> Vec<SlotGate> {
         of.iter().zip(0..).map(|(&gate, result)| SlotGate { gate, operands: [0; 3], result }).collect()
     }
 
+    /// The index of a batch, and the indices of some of its gates and cells.
+    type Rows = (usize, Range<usize>, Range<usize>);
+
+    /// The parts of batches with these gates and numbers of cells.
+    fn found(batches: &[(&[Gate], usize)], room: usize) -> Vec<Vec<Rows>> {
+        let gates: Vec<_> = batches.iter().map(|(of, _)| gates(of)).collect();
+        let rows = gates.iter().zip(batches).map(|(of, (_, cells))| LevelRows { gates: 0..of.len(), cells: 0..*cells });
+        let batches: Vec<_> = gates.iter().map(Vec::as_slice).zip(rows).collect();
+        let parts = parts(&batches, room).into_iter();
+        parts.map(|part| part.into_iter().map(|(of, rows)| (of, rows.gates, rows.cells)).collect()).collect()
+    }
+
     #[test]
     fn parts_keep_order_and_no_part_has_too_many_bootstraps() {
-        let gates = gates(&[Gate::Mux, Gate::Not, Gate::And, Gate::Mux, Gate::Not, Gate::Mux, Gate::Or]);
-        let found = parts(&[&gates], 3);
-        let lengths: Vec<Vec<(usize, usize)>> =
-            found.iter().map(|part| part.iter().map(|(batch, gates)| (*batch, gates.len())).collect()).collect();
-        assert_eq!(lengths, [[(0, 3)], [(0, 2)], [(0, 2)]]);
-        let together: Vec<SlotGate> = found.iter().flatten().flat_map(|(_, gates)| *gates).copied().collect();
-        assert_eq!(together, gates);
-        assert!(parts(&[], 3).is_empty() && parts(&[&[], &[]], 3).is_empty());
+        let gates = [Gate::Mux, Gate::Not, Gate::And, Gate::Mux, Gate::Not, Gate::Mux, Gate::Or];
+        assert_eq!(found(&[(&gates, 0)], 3), [[(0, 0..3, 0..0)], [(0, 3..5, 0..0)], [(0, 5..7, 0..0)]]);
+        assert!(found(&[], 3).is_empty() && found(&[(&[], 0), (&[], 0)], 3).is_empty());
     }
 
     #[test]
-    fn a_part_has_gates_of_as_many_batches_as_fit() {
-        let [two, none, four] = [&[Gate::And; 2][..], &[], &[Gate::Mux, Gate::Mux]].map(gates);
-        let nots = gates(&[Gate::Not; 2]);
-        let lengths = |rows: usize| -> Vec<Vec<(usize, usize)>> {
-            let parts = parts(&[&two, &none, &four, &nots], rows);
-            parts.iter().map(|part| part.iter().map(|(batch, gates)| (*batch, gates.len())).collect()).collect()
-        };
-        assert_eq!(lengths(6), [[(0, 2), (2, 2), (3, 2)]]);
-        assert_eq!(lengths(4), [vec![(0, 2), (2, 1)], vec![(2, 1), (3, 2)]]);
-        assert_eq!(lengths(2), [vec![(0, 2)], vec![(2, 1)], vec![(2, 1), (3, 2)]]);
+    fn a_part_has_rows_of_as_many_batches_as_fit() {
+        let batches = [(&[Gate::And; 2][..], 0), (&[], 0), (&[Gate::Mux, Gate::Mux], 0), (&[Gate::Not; 2], 0)];
+        let [first, both, nots] = [(0, 0..2, 0..0), (2, 0..2, 0..0), (3, 0..2, 0..0)];
+        let [one, other] = [(2, 0..1, 0..0), (2, 1..2, 0..0)];
+        assert_eq!(found(&batches, 6), [vec![first.clone(), both, nots.clone()]]);
+        assert_eq!(found(&batches, 4), [vec![first.clone(), one.clone()], vec![other.clone(), nots.clone()]]);
+        assert_eq!(found(&batches, 2), [vec![first], vec![one], vec![other, nots]]);
     }
 
     #[test]
-    fn no_share_has_rows_of_two_batches() {
+    fn cells_and_gates_share_a_part_and_a_cell_has_the_room_of_two_bootstraps() {
+        let batches = [(&[Gate::And; 3][..], 2), (&[Gate::Or], 1)];
+        assert_eq!(found(&batches, 100), [[(0, 0..3, 0..2), (1, 0..1, 0..1)]]);
+        assert_eq!(found(&batches, 5), [vec![(0, 0..1, 0..2)], vec![(0, 1..3, 2..2), (1, 0..1, 0..1)]]);
+        assert_eq!(found(&batches, 4), [[(0, 0..0, 0..2)], [(0, 0..3, 2..2)], [(1, 0..1, 0..1)]]);
+        assert_eq!(found(&[(&[], 3)], 3), [[(0, 0..0, 0..1)], [(0, 0..0, 1..2)], [(0, 0..0, 2..3)]]);
+    }
+
+    #[test]
+    fn no_share_has_rows_of_two_keys() {
         let far = u32::MAX;
         let found = shares(&[(3, 7), (0, 8), (1, 9), (4, far)], 2);
         assert_eq!(found, [[0, 2, 7], [2, 1, 7], [3, 1, 9], [4, 2, far], [6, 2, far]]);
-    }
-
-    #[test]
-    fn a_batch_s_rows_follow_those_of_the_batch_before() {
-        let key = |i: u32| KeyPlaces { bootstrap: i, key_switch: 100 + i };
-        let row = |i: u32| move |slot: u32| i + slot;
-        let mut lists = Lists::default();
-        let of_both = [&[Gate::And, Gate::Not], &[Gate::Mux, Gate::Or]].map(|kinds| {
-            let mut gates = gates(kinds);
-            gates.iter_mut().for_each(|gate| gate.operands = [10, 11, 12]);
-            gates
-        });
-        lists.add(Step::Operands, &of_both[0], key(0), row(0));
-        lists.add(Step::Operands, &of_both[1], key(5), row(500));
-        assert_eq!(lists.extractions, [0, NO_ROW, 1, 2, 3, NO_ROW]);
-        assert_eq!(lists.rotated, [(1, 0), (3, 5)]);
-        assert_eq!(lists.switched, [(1, 100), (2, 105)]);
-        assert_eq!((lists.results, lists.negations), (vec![0, 500, 501], vec![10, 1]));
-        let operands = lists.sums.chunks_exact(linear::ADD_WORDS).map(|row| [row[2], row[4]]);
-        // two bootstraps of a MUX read operands, each one operand (b or a) and the selector
-        let of_mux = gates::sums(Gate::Mux).iter().map(|(operands, _)| operands.map(|at| 510 + at as u32));
-        let expected = [[10, 11]].into_iter().chain(of_mux).chain([[510, 511]]);
-        assert_eq!(operands.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
-
-        let mut refreshed = Lists::default();
-        refreshed.add(Step::Refresh, &of_both[0], key(0), row(0));
-        refreshed.add(Step::Refresh, &of_both[1], key(5), row(500));
-        assert_eq!((refreshed.extractions, refreshed.results), (vec![0, NO_ROW], vec![500]));
-        assert_eq!(refreshed.rotated, [(0, 0), (1, 5)]);
-        assert_eq!(refreshed.sums, linear::add_row(REFRESH, [500; 2]));
-        assert!(refreshed.negations.is_empty());
+        assert_eq!(of_keys([(3, 7), (0, 7), (1, 9), (4, 9), (1, 7)].into_iter()), [(3, 7), (5, 9), (1, 7)]);
+        let mut tables = Tables { words: vec![1, 2] };
+        let after = tables.add_shares(10, &[(3, 7)], 2);
+        assert_eq!((after.first, after.count, &tables.words[2..]), (2, 2, &[10, 2, 7, 12, 1, 7][..]));
     }
 }
