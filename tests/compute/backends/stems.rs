@@ -360,3 +360,6 @@ impl<G: Gpu> Launcher<'_, G> {
         assert!(self.download(&out, 5 * sample_words) == expected, "samples");
     }
 }
+
+/// A sum: its constant, the factor and the first slot of each term, and where the sum goes.
+type SumOf<'a> = (u32, &'a [(u32, usize)], u32);
