@@ -286,6 +286,8 @@ fn few(backend: &AnyBackend) {
 /// An emulated card that counts launches, uploads and waits.
 pub struct Counted {
     host: HostCuda,
+    /// Largest size of a buffer of scratch memory, in words.
+    scratch_words_max: usize,
     launches: AtomicUsize,
     uploads: AtomicUsize,
     waits: AtomicUsize,
@@ -294,7 +296,12 @@ pub struct Counted {
 impl Counted {
     pub fn new(host: HostCuda) -> Counted {
         let [launches, uploads, waits] = [0; 3].map(AtomicUsize::new);
-        Counted { host, launches, uploads, waits }
+        Counted { host, scratch_words_max: usize::MAX, launches, uploads, waits }
+    }
+
+    /// A card whose buffers of scratch memory have at most this many words.
+    pub fn with_scratch(self, scratch_words_max: usize) -> Counted {
+        Counted { scratch_words_max, ..self }
     }
 
     /// Launches, uploads and waits since the last call of this method.
@@ -316,6 +323,12 @@ impl Gpu for Counted {
     }
     fn alloc(&self, words: usize) -> Result<Self::Buf> {
         self.host.alloc(words)
+    }
+    fn scratch(&self, words: usize) -> Result<Self::Buf> {
+        if words > self.scratch_words_max {
+            return Err(Error::OutOfMemory(format!("no scratch memory of {words} words")));
+        }
+        self.host.scratch(words)
     }
     fn reserve(&self, words: usize) -> Result<Option<Self::Buf>> {
         self.host.reserve(words)
