@@ -82,7 +82,7 @@ fn refresh<B: Arithmetic>(figures: &mut Figures, backend: &B, time: Duration) ->
 fn params(poly_degree: usize, scale_bits: u32, max_depth: u32, bootstrap: bool) -> Params {
     let security = SecurityLevel::Bits128;
     let literal = ParamsLiteral { poly_degree, scale_bits, max_depth, security, bootstrap };
-    Params::search(literal).expect("a parameter set of 128 bits")
+    Params::new(literal).expect("a parameter set of 128 bits")
 }
 
 /// A plan with a key.
