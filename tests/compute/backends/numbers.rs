@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use kernels::ckks::noise::Noise;
 use kernels::ckks::plaintexts::Plaintexts;
-use kernels::ckks::plan::Term;
+use kernels::ckks::plan::{Term, Value};
 use kernels::ckks::weights::Weights;
 use kernels::ckks::{
     Arithmetic, KeyedSteps, Params, ParamsLiteral, PartKind, PartShape, Plan, PlanBuilder, PlannedSteps, SecurityLevel,
@@ -17,6 +17,7 @@ use kernels::cpu::{Cpu, Isa};
 use kernels::{Backend, Card, Result};
 use rand_chacha::rand_core::Rng;
 use tests_compute::host_cuda::HostCuda;
+use tests_extent::Extent;
 
 use crate::Case;
 use crate::device::Device;
@@ -223,7 +224,7 @@ impl NumbersCase {
 const NOISE: Noise = Noise::new(1.0, 10.5);
 
 /// A builder with two fresh inputs of the highest level.
-fn builder(params: &Params) -> (PlanBuilder, [kernels::ckks::plan::Value; 2]) {
+fn builder(params: &Params) -> (PlanBuilder, [Value; 2]) {
     let mut builder = PlanBuilder::new(params);
     let (top, scale) = (params.chain().levels.len() - 1, params.level(params.chain().levels.len() - 1).scale);
     let inputs = [0, 1].map(|_| builder.input(top, scale, NOISE));
@@ -390,6 +391,36 @@ const CASES: [Listed; 19] = [
     ("ntt_rows", "a bootstrap", BOOTSTRAPPED, refreshed),
 ];
 
+/// A set of 128 bits: a product with several primes a digit, at the degree and depth that users take.
+fn secure_product(_: &Params) -> Plan {
+    secure(32_768, 40, 12, false, |builder, level, scale| {
+        let [a, b] = [0, 1].map(|_| builder.input(level, scale, NOISE));
+        builder.multiply_rescaled(a, b)
+    })
+}
+
+fn secure_bootstrap(_: &Params) -> Plan {
+    secure(32_768, 30, 4, true, |builder, _, _| {
+        let params = builder.params().clone();
+        let a = builder.input(0, params.level(0).scale, NOISE);
+        bootstrap::refresh(builder, &Plaintexts::new(&params), a)
+    })
+}
+
+fn secure(
+    poly_degree: usize,
+    scale_bits: u32,
+    max_depth: u32,
+    bootstrap: bool,
+    make: impl Fn(&mut PlanBuilder, usize, f64) -> Value,
+) -> Plan {
+    let literal = ParamsLiteral { poly_degree, scale_bits, max_depth, security: SecurityLevel::Bits128, bootstrap };
+    let params = Params::new(literal).expect("a set of 128 bits");
+    let (mut builder, level) = (PlanBuilder::new(&params), params.raised_level());
+    let output = make(&mut builder, level, params.level(level).scale);
+    builder.finish(&[output])
+}
+
 /// One call at each of the larger degrees, for each way through a long row.
 const BRIEF: [Listed; 5] = [
     ("ntt_columns", "a plaintext of 16 rows", LONG[0], weighted),
@@ -464,6 +495,17 @@ pub fn cases() -> impl Iterator<Item = Case> {
         })
     };
     let whole = CASES.into_iter().map(move |listed| case(NumbersCase::new, listed));
+    // the emulated card would take minutes for the first, and software Vulkan for the second
+    let on_cards = |device: &Device| device.is_gpu() && !device.small_only;
+    let secure_product = Case {
+        on: |device| device.name == "wgpu-software" || (device.is_gpu() && !device.small_only),
+        ..case(NumbersCase::brief, ("ntt_rows", "a product of a deep chain", SMALL, secure_product))
+    };
+    let soaks = matches!(Extent::named(), Extent::Soak);
+    let secure_bootstrap = Case {
+        on: if soaks { |device| device.name == "wgpu-software" } else { on_cards },
+        ..case(NumbersCase::brief, ("ntt_rows", "a bootstrap of degree 32768", SMALL, secure_bootstrap))
+    };
     let little = Case {
         on: |device| device.name == "cuda-host",
         ..Case::small("numbers/a card with little memory", little_memory)
@@ -472,5 +514,10 @@ pub fn cases() -> impl Iterator<Item = Case> {
         on: |device| device.name == "cuda-host",
         ..Case::small("numbers/a chain of 50 operations", stays_on_the_card)
     };
-    whole.chain(BRIEF.into_iter().map(move |listed| case(NumbersCase::brief, listed))).chain([little, chain])
+    whole.chain(BRIEF.into_iter().map(move |listed| case(NumbersCase::brief, listed))).chain([
+        secure_product,
+        secure_bootstrap,
+        little,
+        chain,
+    ])
 }

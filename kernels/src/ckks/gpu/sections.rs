@@ -30,6 +30,8 @@ pub enum Phase {
     DigitRows,
     DigitColumns,
     DigitConversions,
+    /// The ends of transforms of digits that several keys multiply. For one key, `Gadgets` has them.
+    DigitTransforms,
     Gadgets,
     /// The sums of images after their products with keys.
     Images,
@@ -48,7 +50,7 @@ impl Phase {
         match self {
             Phase::Sums => Entry::Sums,
             Phase::ColumnsOfWeights => Entry::ColumnsOfWeights,
-            Phase::RowsOfWeights => Entry::Rows,
+            Phase::RowsOfWeights | Phase::DigitTransforms => Entry::Rows,
             Phase::WeightedSums => Entry::WeightedSum,
             Phase::Products => Entry::Products,
             Phase::OwnSums | Phase::Images | Phase::Outputs => Entry::Gather,

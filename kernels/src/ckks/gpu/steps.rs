@@ -355,7 +355,10 @@ impl<G: Gpu> Steps<'_, G> {
         let (first, second) = a.split_at(a.len() / 2);
         let (primes, special) = self.primes_of_switch(level, parts[0]);
         let decomposed = self.decompose(chunk, level, parts[0], second);
-        let rows = self.digit_rows(chunk, &decomposed, primes.len(), second);
+        let mut rows = self.digit_rows(chunk, &decomposed, primes.len(), second);
+        if parts.len() > 1 {
+            finish_transforms(chunk, &primes, &mut rows);
+        }
         let products: Vec<Vec<Place>> =
             parts.iter().map(|part| self.key_product(chunk, &primes, part, &decomposed, &rows)).collect();
         let sums = chunk.take_each(2 * primes.len());
@@ -421,6 +424,16 @@ impl<G: Gpu> Steps<'_, G> {
                 let second = with(remaining.at.and_then(added), remaining.addend);
                 combine(chunk, remaining.prime, begun, [first, second], out, inverse);
             }
+        }
+    }
+}
+
+/// Finishes the transforms of digits in place, so that each of several products with keys need not.
+fn finish_transforms(chunk: &mut Chunk, primes: &[usize], rows: &mut [Vec<[u32; 2]>]) {
+    for (&prime, digits) in primes.iter().zip(rows) {
+        for [row, whole] in digits.iter_mut().filter(|[_, whole]| *whole == 0) {
+            chunk.of(Phase::DigitTransforms).job(&[prime as u32, *row, *row]);
+            *whole = 1;
         }
     }
 }

@@ -149,3 +149,19 @@ fn a_card_with_little_memory_takes_a_level_in_parts() {
     assert!((2..=4).contains(&switches), "{parts:?}");
     assert_eq!((count("write"), count("ntt_rows_combine"), count("finish")), (1, switches, 1));
 }
+
+/// The images of a ciphertext share its decomposition and the transforms of its digits.
+#[test]
+fn images_share_the_transforms_of_digits() {
+    let params = params();
+    let elements = [1, 2, -3].map(|steps| rotation::element(4096, steps));
+    let images = plan(&params, |builder, a| vec![builder.add_images(a, &elements)]);
+    let expected = [
+        &["write", "gather"],
+        &SWITCH[..3],
+        &["ntt_rows", "ntt_rows_gadget", "gather"],
+        &SWITCH[4..],
+        &["read", "finish"],
+    ];
+    assert_eq!(asked(&[&images], false), expected.concat());
+}
