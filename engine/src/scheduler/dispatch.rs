@@ -17,7 +17,6 @@ impl Scheduler {
         // loading for ever. If batches occupy all places, the next free place is reserved for the set's session.
         if let Some((device, session)) = just_loaded
             && self.fair.is_ready(session)
-            && self.serves(session, device)
             && self.key_state(session, device) == PartState::Resident
         {
             if self.devices[device.0].has_place() {
@@ -197,12 +196,12 @@ impl Scheduler {
 
     /// Whether these rows may run on this device. Rows that failed on a device run on another one if possible.
     fn may_start(&self, session: SessionId, waiting: &QueuedRows, device: DeviceId) -> bool {
-        let OperationBooks { circuit, key, .. } = &self.operations[&waiting.operation];
-        let may_run = match circuit {
-            Some(circuit) => self.may_run_on(session, circuit, device),
-            None => waiting.failed_on != Some(device) || self.devices_for(session, key).all(|other| other == device),
+        let operation = &self.operations[&waiting.operation];
+        let may_run = match &operation.circuit {
+            Some(circuit) => self.may_run_on(session, circuit, operation.slots, device),
+            None => waiting.failed_on != Some(device) || self.devices_for(operation).all(|other| other == device),
         };
-        may_run && self.serves(session, device) && self.fits(session, key, device)
+        may_run && self.serves(operation, device)
     }
 
     fn load(&mut self, session: SessionId, device: DeviceId) {
