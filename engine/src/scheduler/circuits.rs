@@ -9,7 +9,7 @@ use super::devices::nearest;
 use super::{Command, Failure, OperationBooks, QueuedRows, Scheduler};
 use crate::error::{CircuitBound, Error};
 use crate::fair::COST_OF_UNIT;
-use crate::ids::{DeviceId, OperationId, SessionId};
+use crate::ids::{DeviceId, OperationId};
 use crate::residency::PartState;
 use crate::work::Levels;
 
@@ -24,16 +24,15 @@ pub(super) struct CircuitBooks {
     pub(super) home: Option<DeviceId>,
     /// The circuit's slots on that device, once its first rows have started.
     pub(super) taken: Option<Arc<[u32]>>,
-    /// The device's message about its failure, if the circuit must restart as soon as none of the circuit's rows run
-    /// any more.
-    restarting: Option<String>,
+    /// Whether the circuit must restart as soon as none of its rows run any more.
+    restarting: bool,
     pub(super) restarted: bool,
 }
 
 impl CircuitBooks {
     /// Whether the circuit restarts, so that its rows will wait again.
     pub(super) fn restarts(&self) -> bool {
-        self.restarting.is_some() || self.home.is_none()
+        self.restarting || self.home.is_none()
     }
 
     /// The first row of the level whose rows wait.
@@ -75,7 +74,7 @@ impl Scheduler {
             host_bytes,
             home: Some(home),
             taken: None,
-            restarting: None,
+            restarting: false,
             restarted: false,
         };
         self.accept(operation, OperationBooks { circuit: Some(circuit), ..rows });
@@ -169,7 +168,7 @@ impl Scheduler {
         circuit_of.finished_rows += rows;
         let (finished, running) = (circuit_of.finished_rows, circuit_of.running_rows);
         let circuit = circuit_of.circuit.as_mut().expect("it is one");
-        if circuit.restarting.is_some() {
+        if circuit.restarting {
             if running == 0 {
                 self.restart(operation);
             }
@@ -213,13 +212,8 @@ impl Scheduler {
 
     /// Whether rows of a circuit may start on a device: the circuit's home or, before the circuit has begun, also an
     /// idle device with room.
-    pub(super) fn may_run_on(
-        &self,
-        session: SessionId,
-        circuit: &CircuitBooks,
-        slots: usize,
-        device: DeviceId,
-    ) -> bool {
+    pub(super) fn may_run_on(&self, operation: &OperationBooks, circuit: &CircuitBooks, device: DeviceId) -> bool {
+        let OperationBooks { session, slots, .. } = *operation;
         let (at, slot_bytes) = (&self.devices[device.0], self.sessions[&session].slot_bytes);
         circuit.home == Some(device)
             || (circuit.taken.is_none() && at.running().next().is_none() && at.has_room(session, slots, slot_bytes))
@@ -242,31 +236,28 @@ impl Scheduler {
         failed_before: bool,
         failure: &Failure,
     ) {
-        if self.circuit(operation).restarting.is_none() {
+        if !self.circuit(operation).restarting {
             if let Some(error) = self.reason_not_to_retry(operation, device, failed_before, failure) {
                 return self.end(operation, error);
             }
             self.drop_queued(operation);
-            self.circuit(operation).restarting = Some(failure.reason.clone());
+            self.circuit(operation).restarting = true;
         }
         if self.operations[&operation].running_rows == 0 {
             self.restart(operation);
         }
     }
 
+    /// Begins a circuit anew. A circuit that no device can hold any more has ended before ([`Scheduler::lose`]).
     fn restart(&mut self, operation: OperationId) {
         let books = self.operations.get_mut(&operation).expect("it has not ended");
         books.finished_rows = 0;
         let (session, slots, circuit) = (books.session, books.slots, books.circuit.as_mut().expect("it is one"));
-        let reason = circuit.restarting.take().expect("it is to begin anew");
         let (home, taken) = (circuit.home.take(), circuit.taken.take());
         circuit.restarted |= taken.is_some();
-        circuit.level = 0;
+        (circuit.restarting, circuit.level) = (false, 0);
         if let Some(home) = home {
             self.devices[home.0].unreserve(session, slots, taken.as_deref());
-        }
-        if self.devices_for(&self.operations[&operation]).next().is_none() {
-            return self.end(operation, Error::Device(reason));
         }
         if taken.is_some() {
             self.commands.push(Command::Restart(operation));

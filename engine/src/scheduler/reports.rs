@@ -163,9 +163,9 @@ impl Scheduler {
         }
     }
 
-    /// Returns an error if an operation whose rows failed on this device must not be tried again. An operation for which
-    /// a device was out of memory again, after everything was evicted, is set aside: the lack of memory is the device's
-    /// and not the operation's.
+    /// Returns an error if an operation that failed on this device must not be tried again. An operation for which a
+    /// device was out of memory again, after everything was evicted, is set aside: the device lacks the memory, and the
+    /// operation is not to blame.
     pub(super) fn reason_not_to_retry(
         &mut self,
         operation: OperationId,

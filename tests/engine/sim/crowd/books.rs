@@ -1,49 +1,13 @@
 //! An observer that keeps simple books of events and commands, and the rules that the scheduler must obey.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 use std::time::Duration;
 
 use engine::batch::{Batch, BatchPart, DeviceId};
 use engine::scheduler::{Cause, Finished, Form, Levels, SchedulerLimits, Work};
 use engine::{AccountId, Error, OperationId, ParamsId, PartId, Prepared, SessionId, Usage};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RowState {
-    /// The row's level is not queued, because some rows of the previous level have not started.
-    Later,
-    /// The row has been in the queue since this time.
-    Queued(Duration),
-    Running,
-    Done,
-    /// A row of a circuit whose device failed.
-    Failed,
-}
-
-#[derive(Debug)]
-pub struct ObservedOperation {
-    pub session: SessionId,
-    units: Vec<u32>,
-    /// The parts of the key that the rows need.
-    key: Vec<PartId>,
-    /// Number of slots of each row of a list.
-    list_slots: Vec<u32>,
-    rows: Vec<RowState>,
-    deadline: Option<Duration>,
-    cancelled: bool,
-    /// For a circuit: its levels, and its device after it has begun.
-    circuit: Option<(Levels, Option<DeviceId>)>,
-    restarts: usize,
-    slots: Vec<u32>,
-    /// Whether the operation runs on stand-ins only.
-    pub aside: bool,
-    /// Whether the operation was set aside after its submission.
-    pub moved: bool,
-    /// Whether the operation was set aside because a device was twice out of memory for it.
-    pub lacked_memory: bool,
-    /// Whether a batch of the operation, or a load for its session, failed on a stand-in.
-    failed_aside: bool,
-}
+use super::operation::{ObservedOperation, RowState};
 
 pub struct ObservedSession {
     pub account: AccountId,
@@ -721,82 +685,5 @@ impl Books {
 
     fn key_bytes(&self) -> u64 {
         self.sessions.values().map(|session| session.host_bytes).sum()
-    }
-}
-
-impl ObservedOperation {
-    fn new(now: Duration, session: SessionId, work: Work, deadline: Option<Duration>) -> ObservedOperation {
-        let Work { units, key, form } = work;
-        let (list_slots, circuit) = match form {
-            Form::List { slots } => (slots, None),
-            Form::Circuit(levels) => (Vec::new(), Some((levels, None))),
-        };
-        let rows = vec![if circuit.is_some() { RowState::Later } else { RowState::Queued(now) }; units.len()];
-        let mut operation = ObservedOperation {
-            session,
-            units,
-            key,
-            list_slots,
-            rows,
-            deadline,
-            cancelled: false,
-            circuit,
-            restarts: 0,
-            slots: Vec::new(),
-            aside: false,
-            moved: false,
-            lacked_memory: false,
-            failed_aside: false,
-        };
-        operation.queue_next_level(now);
-        operation
-    }
-
-    /// Queues the next level of a circuit if all rows of the levels before have started.
-    fn queue_next_level(&mut self, now: Duration) {
-        let Some((levels, _)) = &self.circuit else { return };
-        let mut first = 0;
-        for &end in &levels.ends {
-            let level = &mut self.rows[first..end];
-            if level.iter().all(|&row| row == RowState::Later) {
-                return level.fill(RowState::Queued(now));
-            } else if level.iter().any(|row| !matches!(row, RowState::Running | RowState::Done)) {
-                return;
-            }
-            first = end;
-        }
-    }
-
-    /// Splits consecutive rows by levels. The rows of a list are one level.
-    pub fn levels_of(&self, rows: Range<usize>) -> Vec<Range<usize>> {
-        let Some((levels, _)) = &self.circuit else { return vec![rows] };
-        let firsts = std::iter::once(0).chain(levels.ends.iter().copied());
-        let within = |(first, &end): (usize, &usize)| rows.start.max(first)..rows.end.min(end);
-        firsts.zip(&levels.ends).map(within).filter(|rows| !rows.is_empty()).collect()
-    }
-
-    /// Whether these rows are all rows of a level.
-    fn is_level(&self, rows: &Range<usize>) -> bool {
-        let (levels, _) = self.circuit.as_ref().expect("lists have no levels");
-        let at = levels.ends.iter().position(|end| *end == rows.end);
-        at.is_some_and(|at| rows.start == if at == 0 { 0 } else { levels.ends[at - 1] })
-    }
-
-    /// Stops a circuit that must restart: its waiting rows no longer count as queued.
-    fn stop(&mut self) {
-        self.rows.iter_mut().filter(|row| matches!(row, RowState::Queued(_))).for_each(|row| *row = RowState::Failed);
-    }
-
-    pub fn is_circuit(&self) -> bool {
-        self.circuit.is_some()
-    }
-
-    /// Whether some rows are done and others have not begun.
-    pub fn is_half_way(&self) -> bool {
-        self.rows.contains(&RowState::Done) && self.rows.contains(&RowState::Later)
-    }
-
-    fn running(&self) -> usize {
-        self.rows.iter().filter(|&&row| row == RowState::Running).count()
     }
 }
