@@ -166,7 +166,8 @@ fn a_key_for_which_the_card_is_out_of_memory_again_is_loaded_on_the_stand_in() {
     let first = run_of(&desk.feed(loaded_aside(A)));
     let commands = desk.done(&first);
     let second = run_of(&commands);
-    assert_eq!((finished(&commands), finished(&desk.done(&second))), (vec![op(1)], vec![op(2)]));
+    // the circuit begins anew, so it is behind the list
+    assert_eq!((finished(&commands), finished(&desk.done(&second))), (vec![op(2)], vec![op(1)]));
     assert_eq!((second.device, desk.scheduler.totals.aside), (STAND_IN, 0));
 }
 
