@@ -119,7 +119,7 @@ impl Device {
         }
     }
 
-    /// A device that works only after all others have failed, and for keys that no other device can hold.
+    /// A device that gets only operations that no other healthy device can hold, or has memory for.
     pub fn stand_in<B: Schemes>(backend: B) -> Device {
         Device { stand_in: true, ..Device::new(backend) }
     }

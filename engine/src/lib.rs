@@ -87,7 +87,7 @@ pub struct DeviceState {
     pub schemes: Vec<&'static str>,
     /// Whether the device takes work now.
     pub in_service: bool,
-    /// Whether the device works only when no other device does, and for keys that no other device can hold.
+    /// Whether the device gets only operations that no other healthy device can hold, or has memory for.
     pub stand_in: bool,
     /// The failure that took the device out of service.
     pub failure: Option<String>,
@@ -123,8 +123,8 @@ struct Opened {
 
 impl Engine {
     /// Opens the devices of this machine and starts the engine on them. If there are GPUs, the CPU is a stand-in: for
-    /// the case that all GPUs fail, and for keys that no GPU can hold. `trial` tries each driver
-    /// before this process loads it.
+    /// the case that all GPUs fail, and for operations that no GPU can hold, or for which a GPU was twice out of memory.
+    /// `trial` tries each driver before this process loads it.
     pub fn start(config: Config, choice: Choice, trial: detect::Trial<'_>) -> Result<Engine, Error> {
         let Detected { devices, passed_over } = detect::detect(choice, config.kernel_cache.as_deref(), trial);
         let all_gpus = !devices.iter().any(|device| matches!(device, detect::AnyDevice::Cpu(_)));

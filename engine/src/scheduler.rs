@@ -18,6 +18,8 @@
 //! - Failure (`reports`): after a failed batch, the rows of lists run once more, each part in a separate batch, so that
 //!   one bad operation does not affect its neighbours. Circuits restart once with their inputs. Retries prefer another
 //!   device. A device that is lost, or fails several times without a success, is retired for good.
+//! - Stand-ins: an operation is aside if it runs on stand-ins only, because no other device can hold it, or because
+//!   another device was twice out of memory for it. All other operations never run on a stand-in.
 //! - Silence (`watchdog`): a device that does not report in time is given up. That is like a lost device, except that no
 //!   more reports are awaited from it.
 
@@ -47,7 +49,7 @@ use crate::residency::PartState;
 use crate::usage::{Pace, Usage};
 use crate::work::units_of;
 use circuits::CircuitBooks;
-use devices::{DeviceBooks, largest};
+use devices::{DeviceBooks, largest, nearest};
 
 /// How long a client should wait when the host has no room for another key. There is room when a session ends, and the
 /// engine cannot predict this time.
@@ -64,6 +66,8 @@ pub struct Scheduler {
     operations: BTreeMap<OperationId, OperationBooks>,
     /// Ended circuits with rows that still run. They keep their slots until those rows end.
     leaving: BTreeMap<OperationId, OperationBooks>,
+    /// Circuits that begin anew when a device has room for them.
+    homeless: BTreeSet<OperationId>,
     /// Sessions that wait for a full batch (gather), by the end of their wait.
     gathering: BTreeSet<(Duration, SessionId)>,
     /// Ready sessions.
@@ -112,8 +116,6 @@ struct SessionBooks {
     /// The device where the last load failed, if no load has succeeded since.
     load_failed_on: Option<DeviceId>,
     closing: bool,
-    /// Whether only stand-ins can hold the session's key.
-    apart: bool,
 }
 
 /// Consecutive rows of an operation, in their session's queue.
@@ -134,6 +136,10 @@ struct OperationBooks {
     key: Arc<[Prepared]>,
     /// For each row of a list, its number of slots. Empty for a circuit.
     list_slots: Vec<u32>,
+    /// The number of slots that a circuit holds. 0 for a list.
+    slots: usize,
+    /// Whether the operation runs on stand-ins only. An operation that is aside stays aside.
+    aside: bool,
     queued_rows: usize,
     running_rows: usize,
     finished_rows: usize,
@@ -149,8 +155,8 @@ struct Totals {
     queued_rows: usize,
     queued_cost: u64,
     key_bytes: u64,
-    /// The number of sessions that only stand-ins serve.
-    apart: u64,
+    /// The number of operations that are aside.
+    aside: usize,
     circuits: u64,
     circuit_rows: usize,
     circuit_bytes: u64,
@@ -171,6 +177,7 @@ impl Scheduler {
             sharing: BTreeMap::new(),
             operations: BTreeMap::new(),
             leaving: BTreeMap::new(),
+            homeless: BTreeSet::new(),
             gathering: BTreeSet::new(),
             fair: FairQueue::default(),
             deadlines: BTreeSet::new(),
@@ -194,6 +201,11 @@ impl Scheduler {
         self.end_gathering(now);
         self.dispatch(now, just_loaded);
         self.free_arenas(now);
+        // the arenas that were freed may have made room
+        while self.house_the_homeless() {
+            self.dispatch(now, None);
+            self.free_arenas(now);
+        }
         self.stop_when_done();
         self.watch(now);
         std::mem::take(&mut self.commands)
@@ -216,7 +228,7 @@ impl Scheduler {
     pub fn usage(&self) -> Usage {
         let in_service = || self.devices_in_service().map(|device| &self.devices[device.0]);
         // `resident_bytes_max` is the sum over the devices in service and over those out of service that hold keys,
-        // such as a stand-in with keys that no other device can hold
+        // such as a stand-in with keys of operations that are aside
         let idle = |at: usize| !self.in_service(DeviceId(at)) && self.devices[at].residency.bytes() == 0;
         let holding = (0..self.devices.len()).filter(|&at| !idle(at)).map(|at| &self.devices[at]);
         Usage {
@@ -262,7 +274,9 @@ impl Scheduler {
                     Form::List { slots } => {
                         self.submit_list(now, operation, OperationBooks { list_slots: slots, ..rows })
                     }
-                    Form::Circuit(levels) => self.submit_circuit(operation, rows, levels),
+                    Form::Circuit(levels) => {
+                        self.submit_circuit(operation, OperationBooks { slots: levels.slots, ..rows }, levels)
+                    }
                 }
             }
             Event::Cancelled(operation) => self.cancel(operation),
@@ -295,9 +309,6 @@ impl Scheduler {
             self.commands.push(Command::RefuseSession { session, error });
             return;
         }
-        let apart = self.is_apart(&opened.device_bytes);
-        let opened = SessionBooks { apart, ..opened };
-        self.totals.apart += u64::from(apart);
         self.totals.key_bytes += opened.host_bytes;
         self.fair.add(session, account, weight);
         if let Some(params) = opened.tables {
@@ -311,13 +322,10 @@ impl Scheduler {
         if self.phase != Phase::Open {
             return Err(Error::ShuttingDown);
         }
-        let apart = self.is_apart(device_bytes);
-        let serves = |&at: &usize| self.in_service(DeviceId(at)) || (apart && self.devices[at].failure.is_none());
-        let serving = (0..self.devices.len()).filter(serves);
-        let needs = serving.map(|at| (largest(&device_bytes[at]), &self.devices[at].limits));
-        let Some((bytes, limits)) = needs.clone().next() else { return Err(self.no_device_serves()) };
-        if needs.clone().all(|(bytes, limits)| bytes > limits.resident_bytes_max) {
-            Err(Error::KeyTooLarge { bytes, bytes_max: limits.resident_bytes_max })
+        let needs = self.healthy().map(|at| (largest(&device_bytes[at.0]), self.resident_bytes_max(at)));
+        let Some((bytes, bytes_max)) = nearest(needs) else { return Err(self.no_device_serves()) };
+        if bytes > bytes_max {
+            Err(Error::KeyTooLarge { bytes, bytes_max })
         } else if self.totals.key_bytes.saturating_add(host_bytes) > self.limits.key_bytes_max {
             Err(Error::Busy { retry_after: KEY_RETRY_AFTER })
         } else {
@@ -325,12 +333,13 @@ impl Scheduler {
         }
     }
 
-    fn submit_list(&mut self, now: Duration, operation: OperationId, list: OperationBooks) {
+    fn submit_list(&mut self, now: Duration, operation: OperationId, mut list: OperationBooks) {
         let (session, rows) = (list.session, list.units.len());
-        if let Err(error) = self.admit_list(session, rows, &list.key) {
+        if let Err(error) = self.admit_list(&list) {
             self.commands.push(Command::Refuse { operation, error });
             return;
         }
+        list.aside = self.belongs_aside(&list);
         self.accept(operation, list);
         self.totals.held_rows += rows;
         self.session(session).held_rows += rows;
@@ -338,28 +347,27 @@ impl Scheduler {
         self.gather_or_make_ready(now, session);
     }
 
-    fn admit_list(&self, session: SessionId, rows: usize, key: &[Prepared]) -> Result<(), Error> {
-        let fits = self.admit(session, key)?.held_rows + rows <= self.limits.session_rows_max
+    fn admit_list(&self, list: &OperationBooks) -> Result<(), Error> {
+        let rows = list.units.len();
+        let fits = self.admit(list)?.held_rows + rows <= self.limits.session_rows_max
             && self.totals.held_rows + rows <= self.limits.queue_rows_max;
         if fits { Ok(()) } else { Err(self.busy(self.totals.queued_cost)) }
     }
 
-    /// The session, if it accepts work that needs these parts of its key.
-    fn admit(&self, session: SessionId, key: &[Prepared]) -> Result<&SessionBooks, Error> {
+    /// The operation's session, if the session is open and a device can hold the parts of the key that the operation
+    /// needs.
+    fn admit(&self, operation: &OperationBooks) -> Result<&SessionBooks, Error> {
         if self.phase != Phase::Open {
             return Err(Error::ShuttingDown);
         }
-        let open = self.sessions.get(&session).filter(|session| !session.closing).ok_or(Error::Gone)?;
-        if self.devices_for(session, key).next().is_some() {
+        let open = self.sessions.get(&operation.session).filter(|session| !session.closing).ok_or(Error::Gone)?;
+        if self.healthy().any(|device| self.fits(operation, device)) {
             return Ok(open);
         }
         // lost devices are compared too: if one of them could have held the set, the set is not too large
-        let sizes = (0..self.devices.len()).map(|at| {
-            let bytes_max = self.devices[at].limits.resident_bytes_max;
-            (self.bytes_of_set(session, key, DeviceId(at)), bytes_max)
-        });
-        let (bytes, bytes_max) =
-            sizes.min_by_key(|(bytes, max)| bytes.saturating_sub(*max)).expect("there is a device");
+        let devices = (0..self.devices.len()).map(DeviceId);
+        let sizes = devices.map(|device| (self.bytes_of_set(operation, device), self.resident_bytes_max(device)));
+        let (bytes, bytes_max) = nearest(sizes).expect("there is a device");
         Err(if bytes > bytes_max { Error::KeyTooLarge { bytes, bytes_max } } else { self.no_device_serves() })
     }
 
@@ -419,7 +427,6 @@ impl Scheduler {
         }
         if gone {
             let erased = self.sessions.remove(&session).expect("the session is open");
-            self.totals.apart -= u64::from(erased.apart);
             self.totals.key_bytes -= erased.host_bytes;
             self.fair.remove(session);
             if let Some(params) = erased.tables {
@@ -457,7 +464,6 @@ impl SessionBooks {
             gathers_until: None,
             load_failed_on: None,
             closing: false,
-            apart: false,
         }
     }
 
@@ -475,6 +481,8 @@ impl OperationBooks {
             units,
             key,
             list_slots: Vec::new(),
+            slots: 0,
+            aside: false,
             queued_rows: 0,
             running_rows: 0,
             finished_rows: 0,

@@ -16,6 +16,7 @@ impl Scheduler {
 
     pub(super) fn accept(&mut self, id: OperationId, operation: OperationBooks) {
         self.deadlines.extend(operation.deadline.map(|deadline| (deadline, id)));
+        self.totals.aside += usize::from(operation.aside);
         let before = self.operations.insert(id, operation);
         assert!(before.is_none(), "{id:?} is submitted once");
     }
@@ -140,7 +141,9 @@ impl Scheduler {
         if let Some(deadline) = ended.deadline {
             self.deadlines.remove(&(deadline, operation));
         }
+        self.totals.aside -= usize::from(ended.aside);
         if ended.circuit.is_some() {
+            self.homeless.remove(&operation);
             self.session(ended.session).circuits.remove(&operation);
             self.totals.circuits -= 1;
             if ended.running_rows > 0 {

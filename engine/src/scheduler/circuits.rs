@@ -1,15 +1,15 @@
-//! Circuits: admitted where their slots fit, run in windows of levels (`windows`), restarted once after a failure of
-//! their device.
+//! Circuits: admitted where their slots fit, run in windows of levels (`windows`), restarted after a failure of their
+//! device. A circuit that restarts waits for room if its device has none now.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::devices::DeviceBooks;
-use super::{Command, OperationBooks, QueuedRows, Scheduler};
+use super::devices::nearest;
+use super::{Command, Failure, OperationBooks, QueuedRows, Scheduler};
 use crate::error::{CircuitBound, Error};
 use crate::fair::COST_OF_UNIT;
-use crate::ids::{DeviceId, OperationId, Prepared, SessionId};
+use crate::ids::{DeviceId, OperationId};
 use crate::residency::PartState;
 use crate::work::Levels;
 
@@ -19,22 +19,20 @@ pub(super) struct CircuitBooks {
     level_ends: Vec<usize>,
     /// The level whose rows wait: the first level whose rows have not all started.
     level: usize,
-    slots: usize,
     host_bytes: u64,
-    /// The device where the circuit's slots are reserved.
-    pub(super) home: DeviceId,
+    /// The device where the circuit's slots are reserved; `None` if the circuit waits for room.
+    pub(super) home: Option<DeviceId>,
     /// The circuit's slots on that device, once its first rows have started.
     pub(super) taken: Option<Arc<[u32]>>,
-    /// The device's message about its failure, if the circuit must restart as soon as none of the circuit's rows run
-    /// any more.
-    restarting: Option<String>,
+    /// Whether the circuit must restart as soon as none of its rows run any more.
+    restarting: bool,
     pub(super) restarted: bool,
 }
 
 impl CircuitBooks {
     /// Whether the circuit restarts, so that its rows will wait again.
     pub(super) fn restarts(&self) -> bool {
-        self.restarting.is_some()
+        self.restarting || self.home.is_none()
     }
 
     /// The first row of the level whose rows wait.
@@ -55,9 +53,9 @@ impl CircuitBooks {
 
 /// A circuit from submission to end.
 impl Scheduler {
-    pub(super) fn submit_circuit(&mut self, operation: OperationId, rows: OperationBooks, levels: Levels) {
+    pub(super) fn submit_circuit(&mut self, operation: OperationId, mut rows: OperationBooks, levels: Levels) {
         let (session, count) = (rows.session, rows.units.len());
-        let home = match self.admit_circuit(session, count, &rows.key, &levels) {
+        let home = match self.admit_circuit(&mut rows, levels.host_bytes) {
             Ok(home) => home,
             Err(error) => return self.commands.push(Command::Refuse { operation, error }),
         };
@@ -73,11 +71,10 @@ impl Scheduler {
         let circuit = CircuitBooks {
             level_ends: ends,
             level: 0,
-            slots,
             host_bytes,
-            home,
+            home: Some(home),
             taken: None,
-            restarting: None,
+            restarting: false,
             restarted: false,
         };
         self.accept(operation, OperationBooks { circuit: Some(circuit), ..rows });
@@ -85,16 +82,10 @@ impl Scheduler {
         self.enqueue_level(operation);
     }
 
-    fn admit_circuit(
-        &self,
-        session: SessionId,
-        rows: usize,
-        key: &[Prepared],
-        levels: &Levels,
-    ) -> Result<DeviceId, Error> {
-        let books = self.admit(session, key)?;
+    fn admit_circuit(&self, circuit: &mut OperationBooks, bytes: u64) -> Result<DeviceId, Error> {
+        let books = self.admit(circuit)?;
         let (limits, totals) = (&self.limits, &self.totals);
-        let (rows, bytes) = (rows as u64, levels.host_bytes);
+        let rows = circuit.units.len() as u64;
         const ROWS: CircuitBound = CircuitBound::Rows;
         const BYTES: CircuitBound = CircuitBound::HostBytes;
         let bounds = [
@@ -110,7 +101,17 @@ impl Scheduler {
                 return Err(self.busy_with_circuits());
             }
         }
-        self.home_for(session, key, levels.slots, None)
+        circuit.aside = self.belongs_aside(circuit);
+        if self.devices_for(circuit).next().is_none() {
+            let fit = self.healthy().filter(|&device| self.fits(circuit, device));
+            let sizes = fit.map(|device| self.arena_bytes_alone(circuit, device));
+            let (needed, max) = nearest(sizes).expect("the key fits on a device");
+            return Err(Error::CircuitTooLarge { of: CircuitBound::DeviceBytes, needed, max });
+        }
+        // new circuits take no room from those that wait for room
+        let others_wait = self.homeless.iter().any(|other| self.operations[other].aside == circuit.aside);
+        let home = if others_wait { None } else { self.home_for(circuit, None) };
+        home.ok_or_else(|| self.busy_with_circuits())
     }
 
     fn busy_with_circuits(&self) -> Error {
@@ -119,37 +120,15 @@ impl Scheduler {
 
     /// Chooses the device for a circuit. The device must have room. The function prefers, in this order: a device other
     /// than `avoid`, a device with the key, the device with the least claimed memory.
-    fn home_for(
-        &self,
-        session: SessionId,
-        key: &[Prepared],
-        slots: usize,
-        avoid: Option<DeviceId>,
-    ) -> Result<DeviceId, Error> {
-        let slot_bytes = self.sessions[&session].slot_bytes;
-        let fit = self.devices_for(session, key).map(|id| (id, &self.devices[id.0]));
-        let best = fit.clone().filter(|(_, device)| device.has_room(session, slots, slot_bytes)).min_by_key(
-            |&(id, device)| {
-                let no_key = device.residency.state_of_set(key) == PartState::Absent;
-                (Some(id) == avoid, no_key, device.claimed_bytes())
-            },
-        );
-        if let Some((id, _)) = best {
-            return Ok(id);
-        }
-        let bytes = |device: &DeviceBooks| (device.bytes_alone(slots, slot_bytes), device.limits.arena_bytes_max);
-        let lacks = |device: &DeviceBooks| {
-            let (needed, max) = bytes(device);
-            needed.saturating_sub(max)
-        };
-        match fit.min_by_key(|&(_, device)| lacks(device)) {
-            None => Err(self.no_device_serves()),
-            Some((_, device)) if lacks(device) > 0 => {
-                let (needed, max) = bytes(device);
-                Err(Error::CircuitTooLarge { of: CircuitBound::DeviceBytes, needed, max })
-            }
-            Some(_) => Err(self.busy_with_circuits()),
-        }
+    fn home_for(&self, circuit: &OperationBooks, avoid: Option<DeviceId>) -> Option<DeviceId> {
+        let (session, slot_bytes) = (circuit.session, self.sessions[&circuit.session].slot_bytes);
+        let devices = self.devices_for(circuit).map(|id| (id, &self.devices[id.0]));
+        let with_room = devices.filter(|(_, device)| device.has_room(session, circuit.slots, slot_bytes));
+        let best = with_room.min_by_key(|&(id, device)| {
+            let no_key = device.residency.state_of_set(&circuit.key) == PartState::Absent;
+            (Some(id) == avoid, no_key, device.claimed_bytes())
+        });
+        best.map(|(id, _)| id)
     }
 
     /// Queues the rows of the circuit's level. A circuit without rows is done.
@@ -189,7 +168,7 @@ impl Scheduler {
         circuit_of.finished_rows += rows;
         let (finished, running) = (circuit_of.finished_rows, circuit_of.running_rows);
         let circuit = circuit_of.circuit.as_mut().expect("it is one");
-        if circuit.restarting.is_some() {
+        if circuit.restarting {
             if running == 0 {
                 self.restart(operation);
             }
@@ -207,25 +186,23 @@ impl Scheduler {
         let books = self.sessions.get_mut(&operation.session).expect("the session is open");
         books.circuit_rows -= operation.units.len();
         books.circuit_bytes -= circuit.host_bytes;
-        self.leave_home(operation.session, circuit.home, circuit.slots, circuit.taken.clone());
-    }
-
-    fn leave_home(&mut self, session: SessionId, home: DeviceId, slots: usize, taken: Option<Arc<[u32]>>) {
-        self.devices[home.0].unreserve(session, slots, taken.as_deref());
+        if let Some(home) = circuit.home {
+            self.devices[home.0].unreserve(operation.session, operation.slots, circuit.taken.as_deref());
+        }
     }
 
     /// Returns the slots of a circuit whose rows start on `device`. If the circuit has not begun before, this device
     /// becomes its home, and the slots are taken there.
     pub(super) fn begin(&mut self, operation: OperationId, device: DeviceId) -> Arc<[u32]> {
-        let OperationBooks { session, circuit, .. } = self.operations.get_mut(&operation).expect("it has not ended");
-        let (session, circuit) = (*session, circuit.as_mut().expect("it is one"));
+        let books = self.operations.get_mut(&operation).expect("it has not ended");
+        let (session, slots, circuit) = (books.session, books.slots, books.circuit.as_mut().expect("it is one"));
         if let Some(taken) = &circuit.taken {
             return taken.clone();
         }
-        let (before, slots) = (std::mem::replace(&mut circuit.home, device), circuit.slots);
+        let before = circuit.home.replace(device).expect("rows wait only while the circuit has a home");
         let slot_bytes = self.sessions[&session].slot_bytes;
         if before != device {
-            self.leave_home(session, before, slots, None);
+            self.devices[before.0].unreserve(session, slots, None);
             self.devices[device.0].reserve(session, slots, slot_bytes);
         }
         let taken = self.devices[device.0].take_slots(session, slots, slot_bytes);
@@ -235,12 +212,11 @@ impl Scheduler {
 
     /// Whether rows of a circuit may start on a device: the circuit's home or, before the circuit has begun, also an
     /// idle device with room.
-    pub(super) fn may_run_on(&self, session: SessionId, circuit: &CircuitBooks, device: DeviceId) -> bool {
+    pub(super) fn may_run_on(&self, operation: &OperationBooks, circuit: &CircuitBooks, device: DeviceId) -> bool {
+        let OperationBooks { session, slots, .. } = *operation;
         let (at, slot_bytes) = (&self.devices[device.0], self.sessions[&session].slot_bytes);
-        circuit.home == device
-            || (circuit.taken.is_none()
-                && at.running().next().is_none()
-                && at.has_room(session, circuit.slots, slot_bytes))
+        circuit.home == Some(device)
+            || (circuit.taken.is_none() && at.running().next().is_none() && at.has_room(session, slots, slot_bytes))
     }
 
     fn circuit(&mut self, operation: OperationId) -> &mut CircuitBooks {
@@ -251,46 +227,65 @@ impl Scheduler {
 
 /// Circuits after a failure of their device.
 impl Scheduler {
-    /// Restarts a circuit as soon as none of its rows run. If the circuit was restarted before, ends it with an error.
-    pub(super) fn restart_when_quiet(&mut self, operation: OperationId, reason: &str) {
-        let failed = &self.operations[&operation];
-        let (session, running, circuit) = (failed.session, failed.running_rows, failed.circuit.as_ref());
-        let circuit = circuit.expect("it is one");
-        if circuit.restarting.is_none() {
-            if let Some(error) = self.reason_not_to_retry(session, &failed.key, circuit.restarted, reason) {
+    /// Restarts a circuit as soon as none of its rows run, or ends it with an error if it must not be tried again.
+    /// `failed_before` tells whether an earlier failure has restarted the circuit.
+    pub(super) fn restart_when_quiet(
+        &mut self,
+        operation: OperationId,
+        device: DeviceId,
+        failed_before: bool,
+        failure: &Failure,
+    ) {
+        if !self.circuit(operation).restarting {
+            if let Some(error) = self.reason_not_to_retry(operation, device, failed_before, failure) {
                 return self.end(operation, error);
             }
             self.drop_queued(operation);
-            self.circuit(operation).restarting = Some(reason.to_owned());
+            self.circuit(operation).restarting = true;
         }
-        if running == 0 {
+        if self.operations[&operation].running_rows == 0 {
             self.restart(operation);
         }
     }
 
+    /// Begins a circuit anew. A circuit that no device can hold any more has ended before ([`Scheduler::lose`]).
     fn restart(&mut self, operation: OperationId) {
-        let circuit = self.circuit(operation);
-        let reason = circuit.restarting.take().expect("it is to begin anew");
-        let begun = circuit.taken.is_some();
-        circuit.restarted |= begun;
-        circuit.level = 0;
-        let (home, slots, taken) = (circuit.home, circuit.slots, circuit.taken.take());
-        let (session, key) = (self.operations[&operation].session, self.operations[&operation].key.clone());
-        self.leave_home(session, home, slots, taken);
-        let next = self.home_for(session, &key, slots, Some(home));
-        let slot_bytes = self.sessions[&session].slot_bytes;
-        // If no device has room, the circuit ends below, and its end gives back the reservation at its home. In that
-        // case, the slots are reserved at the old home once more, so that the end has a reservation to give back.
-        let home = *next.as_ref().unwrap_or(&home);
-        self.circuit(operation).home = home;
-        self.devices[home.0].reserve(session, slots, slot_bytes);
-        if next.is_err() {
-            return self.end(operation, Error::Device(reason));
+        let books = self.operations.get_mut(&operation).expect("it has not ended");
+        books.finished_rows = 0;
+        let (session, slots, circuit) = (books.session, books.slots, books.circuit.as_mut().expect("it is one"));
+        let (home, taken) = (circuit.home.take(), circuit.taken.take());
+        circuit.restarted |= taken.is_some();
+        (circuit.restarting, circuit.level) = (false, 0);
+        if let Some(home) = home {
+            self.devices[home.0].unreserve(session, slots, taken.as_deref());
         }
-        self.operations.get_mut(&operation).expect("it has not ended").finished_rows = 0;
-        if begun {
+        if taken.is_some() {
             self.commands.push(Command::Restart(operation));
         }
+        if !self.house(operation, home) {
+            self.homeless.insert(operation);
+        }
+    }
+
+    /// Gives a circuit without a home to a device with room. Returns false if no device has room now.
+    fn house(&mut self, operation: OperationId, avoid: Option<DeviceId>) -> bool {
+        let OperationBooks { session, slots, .. } = self.operations[&operation];
+        let Some(home) = self.home_for(&self.operations[&operation], avoid) else { return false };
+        let slot_bytes = self.sessions[&session].slot_bytes;
+        self.devices[home.0].reserve(session, slots, slot_bytes);
+        self.circuit(operation).home = Some(home);
         self.enqueue_level(operation);
+        true
+    }
+
+    /// Gives homes to circuits that wait for room, the oldest first. Returns whether a circuit got a home.
+    pub(super) fn house_the_homeless(&mut self) -> bool {
+        let before = self.homeless.len();
+        for operation in std::mem::take(&mut self.homeless) {
+            if !self.house(operation, None) {
+                self.homeless.insert(operation);
+            }
+        }
+        self.homeless.len() < before
     }
 }

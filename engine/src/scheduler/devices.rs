@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::windows::{CallLevels, LevelPaces};
-use super::{DeviceLimits, Scheduler};
+use super::{DeviceLimits, OperationBooks, Scheduler};
 use crate::batch::Batch;
 use crate::error::Error;
-use crate::ids::{BatchId, DeviceId, Prepared, SessionId};
+use crate::ids::{BatchId, DeviceId, OperationId, Prepared, SessionId};
 use crate::residency::Residency;
 use crate::slots::Slots;
 use crate::work::{LIST_SLOTS_OF_A_ROW_MAX, LIST_SLOTS_OF_A_UNIT_MAX};
@@ -341,6 +341,11 @@ pub(super) fn largest(parts: &[u64]) -> u64 {
     parts.iter().copied().max().unwrap_or(0)
 }
 
+/// Of pairs of a needed size and its bound, returns the pair that lacks least.
+pub(super) fn nearest(sizes: impl Iterator<Item = (u64, u64)>) -> Option<(u64, u64)> {
+    sizes.min_by_key(|(needed, max)| needed.saturating_sub(*max))
+}
+
 /// The devices that take work.
 impl Scheduler {
     /// Whether the device is healthy and, if it is a stand-in, all others have failed.
@@ -350,37 +355,44 @@ impl Scheduler {
         device.failure.is_none() && (!device.limits.stand_in || needed())
     }
 
-    /// Whether a device may get work of this session. A stand-in also serves sessions whose key no other device can
-    /// hold: CKKS keys, for instance, if all other devices are cards, which do not compute on encrypted numbers.
-    pub(super) fn serves(&self, session: SessionId, device: DeviceId) -> bool {
-        self.in_service(device) || (self.sessions[&session].apart && self.devices[device.0].failure.is_none())
-    }
-
-    /// Whether a key whose parts have these sizes is too large for every device that is not a stand-in.
-    pub(super) fn is_apart(&self, device_bytes: &[Vec<u64>]) -> bool {
-        let holds = |(device, parts): (&DeviceBooks, &Vec<u64>)| {
-            !device.limits.stand_in && largest(parts) <= device.limits.resident_bytes_max
-        };
-        !self.devices.iter().zip(device_bytes).any(holds)
-    }
-
     pub(super) fn devices_in_service(&self) -> impl Iterator<Item = DeviceId> + Clone + '_ {
         (0..self.devices.len()).map(DeviceId).filter(|&device| self.in_service(device))
     }
 
-    /// Devices that serve the session and can hold these parts of its key together.
-    pub(super) fn devices_for<'a>(
-        &'a self,
-        session: SessionId,
-        key: &'a [Prepared],
-    ) -> impl Iterator<Item = DeviceId> + Clone + 'a {
-        let devices = (0..self.devices.len()).map(DeviceId);
-        devices.filter(move |&device| self.serves(session, device) && self.fits(session, key, device))
+    /// The devices that have not failed, stand-ins included.
+    pub(super) fn healthy(&self) -> impl Iterator<Item = DeviceId> + Clone + '_ {
+        (0..self.devices.len()).map(DeviceId).filter(|device| self.devices[device.0].failure.is_none())
     }
 
-    /// Whether a device can hold these parts of the session's key together.
-    pub(super) fn fits(&self, session: SessionId, key: &[Prepared], device: DeviceId) -> bool {
-        self.bytes_of_set(session, key, device) <= self.devices[device.0].limits.resident_bytes_max
+    /// Whether a device may get rows of this operation.
+    pub(super) fn serves(&self, operation: &OperationBooks, device: DeviceId) -> bool {
+        let books = &self.devices[device.0];
+        books.failure.is_none() && books.limits.stand_in == operation.aside && self.holds(operation, device)
+    }
+
+    /// The devices that may get rows of this operation.
+    pub(super) fn devices_for<'a>(
+        &'a self,
+        operation: &'a OperationBooks,
+    ) -> impl Iterator<Item = DeviceId> + Clone + 'a {
+        (0..self.devices.len()).map(DeviceId).filter(|&device| self.serves(operation, device))
+    }
+
+    /// Whether the device could hold the operation if it held nothing else.
+    fn holds(&self, operation: &OperationBooks, device: DeviceId) -> bool {
+        let (needed, max) = self.arena_bytes_alone(operation, device);
+        (operation.slots == 0 || needed <= max) && self.fits(operation, device)
+    }
+
+    /// Whether the device can hold the parts of the key that the operation needs together.
+    pub(super) fn fits(&self, operation: &OperationBooks, device: DeviceId) -> bool {
+        self.bytes_of_set(operation, device) <= self.resident_bytes_max(device)
+    }
+
+    /// The bytes that a circuit claims on an otherwise empty device, and the device's bound.
+    pub(super) fn arena_bytes_alone(&self, circuit: &OperationBooks, device: DeviceId) -> (u64, u64) {
+        let (books, slot_bytes) = (&self.devices[device.0], self.sessions[&circuit.session].slot_bytes);
+        (books.bytes_alone(circuit.slots, slot_bytes), books.limits.arena_bytes_max)
     }
 
     /// Size of a part on a device, among the parts that the session needs.
@@ -388,23 +400,52 @@ impl Scheduler {
         self.sessions[&session].device_bytes[device.0][part.index().0 as usize]
     }
 
-    /// Size of these parts together.
-    pub(super) fn bytes_of_set(&self, session: SessionId, key: &[Prepared], device: DeviceId) -> u64 {
-        key.iter().map(|&part| self.bytes_of_part(session, part, device)).fold(0, u64::saturating_add)
+    /// Size of the parts that the operation needs together.
+    pub(super) fn bytes_of_set(&self, operation: &OperationBooks, device: DeviceId) -> u64 {
+        let sizes = operation.key.iter().map(|&part| self.bytes_of_part(operation.session, part, device));
+        sizes.fold(0, u64::saturating_add)
+    }
+
+    pub(super) fn resident_bytes_max(&self, device: DeviceId) -> u64 {
+        self.devices[device.0].limits.resident_bytes_max
     }
 
     pub(super) fn devices_that_take_work(&self) -> impl Iterator<Item = DeviceId> + '_ {
-        let (devices, any_apart) = ((0..self.devices.len()).map(DeviceId), self.totals.apart > 0);
-        devices.filter(move |&id| {
+        let any_aside = self.totals.aside > 0;
+        self.healthy().filter(move |&id| {
             let device = &self.devices[id.0];
-            let serves = self.in_service(id) || (any_apart && device.failure.is_none());
-            serves && (device.has_place() || device.open_call().is_some())
+            (!device.limits.stand_in || any_aside) && (device.has_place() || device.open_call().is_some())
         })
     }
 
-    /// Returns the error for work that no device in service can do.
+    /// Returns the error for work that no healthy device can do.
     pub(super) fn no_device_serves(&self) -> Error {
         let reasons: Vec<_> = self.devices.iter().filter_map(|device| device.failure.as_deref()).collect();
         Error::Device(format!("no device is in service: {}", reasons.join("; ")))
+    }
+}
+
+/// Operations that are aside.
+impl Scheduler {
+    /// Whether an operation must be aside because a stand-in can hold it and no other healthy device can.
+    pub(super) fn belongs_aside(&self, operation: &OperationBooks) -> bool {
+        let other_holds = |device: DeviceId| !self.is_stand_in(device) && self.holds(operation, device);
+        self.a_stand_in_holds(operation) && !self.healthy().any(other_holds)
+    }
+
+    /// Whether an operation can run on a healthy stand-in.
+    pub(super) fn a_stand_in_holds(&self, operation: &OperationBooks) -> bool {
+        self.healthy().any(|device| self.is_stand_in(device) && self.holds(operation, device))
+    }
+
+    pub(super) fn is_stand_in(&self, device: DeviceId) -> bool {
+        self.devices[device.0].limits.stand_in
+    }
+
+    /// Sets an operation aside. The rows that wait run on a stand-in. Rows that run elsewhere at this moment go on.
+    pub(super) fn set_aside(&mut self, operation: OperationId) {
+        let operation = self.operations.get_mut(&operation).expect("it has not ended");
+        self.totals.aside += usize::from(!operation.aside);
+        operation.aside = true;
     }
 }

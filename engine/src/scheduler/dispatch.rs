@@ -17,7 +17,6 @@ impl Scheduler {
         // loading for ever. If batches occupy all places, the next free place is reserved for the set's session.
         if let Some((device, session)) = just_loaded
             && self.fair.is_ready(session)
-            && self.serves(session, device)
             && self.key_state(session, device) == PartState::Resident
         {
             if self.devices[device.0].has_place() {
@@ -139,7 +138,7 @@ impl Scheduler {
         let Some(call) = books.open_call() else { return false };
         let waiting = &self.sessions[&session];
         let all_fit = waiting.queued_size <= call.room;
-        let next = waiting.queue.iter().find(|waiting| self.may_start(session, waiting, device));
+        let next = waiting.queue.iter().find(|waiting| self.may_start(waiting, device));
         let next = next.filter(|next| !self.failed_before(next));
         (all_fit || call.room >= books.limits.batch_units_max / 2)
             && next.is_some_and(|next| rows_that_fit(self.units_of(next), call.room) > 0)
@@ -172,7 +171,7 @@ impl Scheduler {
     /// The parts of the key that the session's next rows on this device need; `None` if the session has no rows for the
     /// device.
     fn next_key(&self, session: SessionId, device: DeviceId) -> Option<Arc<[Prepared]>> {
-        let next = self.sessions[&session].queue.iter().find(|waiting| self.may_start(session, waiting, device))?;
+        let next = self.sessions[&session].queue.iter().find(|waiting| self.may_start(waiting, device))?;
         Some(self.operations[&next.operation].key.clone())
     }
 
@@ -196,13 +195,13 @@ impl Scheduler {
     }
 
     /// Whether these rows may run on this device. Rows that failed on a device run on another one if possible.
-    fn may_start(&self, session: SessionId, waiting: &QueuedRows, device: DeviceId) -> bool {
-        let OperationBooks { circuit, key, .. } = &self.operations[&waiting.operation];
-        let may_run = match circuit {
-            Some(circuit) => self.may_run_on(session, circuit, device),
-            None => waiting.failed_on != Some(device) || self.devices_for(session, key).all(|other| other == device),
+    fn may_start(&self, waiting: &QueuedRows, device: DeviceId) -> bool {
+        let operation = &self.operations[&waiting.operation];
+        let may_run = match &operation.circuit {
+            Some(circuit) => self.may_run_on(operation, circuit, device),
+            None => waiting.failed_on != Some(device) || self.devices_for(operation).all(|other| other == device),
         };
-        may_run && self.serves(session, device) && self.fits(session, key, device)
+        may_run && self.serves(operation, device)
     }
 
     fn load(&mut self, session: SessionId, device: DeviceId) {
@@ -281,7 +280,7 @@ impl Scheduler {
             // the level that follows a level of this batch waits for the next call
             let follows = batch.parts.iter().any(|part| part.operation == waiting.operation)
                 && self.operations[&waiting.operation].circuit.is_some();
-            if follows || !self.may_start(session, waiting, device) {
+            if follows || !self.may_start(waiting, device) {
                 at += 1;
                 continue;
             }

@@ -60,7 +60,7 @@ pub struct DeviceLimits {
     /// twice as many slots as the operands and results of the session's running batches need. Empty arenas that are
     /// kept for later lists take at most a quarter of this limit together.
     pub arena_bytes_max: u64,
-    /// Whether the device works only when no other device does, and for keys that no other device can hold.
+    /// Whether the device gets only operations that no other healthy device can hold, or has memory for.
     pub stand_in: bool,
 }
 
@@ -76,7 +76,7 @@ pub struct Failure {
 /// The kind of a failure, which decides the scheduler's reaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The device is out of memory. Evicting other keys may help.
+    /// The device is out of memory. Evicting other keys may help. If it does not, a stand-in gets the operation.
     OutOfMemory,
     /// The key could not be read from its source. The device itself works.
     Key,

@@ -39,7 +39,7 @@ impl Scheduler {
             self.end_what_can_be_stopped(session, Error::Key(failure.reason));
         } else if self.session(session).load_failed_on.replace(device).is_some() {
             self.session(session).load_failed_on = None;
-            self.end_what_can_be_stopped(session, Error::Device(failure.reason));
+            self.loaded_in_vain(device, session, &failure);
         } else if failure.cause == Cause::OutOfMemory {
             self.clear(device);
         }
@@ -55,6 +55,21 @@ impl Scheduler {
             Prepared::Tables(params) => {
                 let sharing: Vec<_> = self.sharing.get(&params).into_iter().flatten().copied().collect();
                 sharing.into_iter().for_each(|session| self.advance_close(session));
+            }
+        }
+    }
+
+    /// After the second failed load: ends the operations that the device serves, or sets them aside if the device lacks
+    /// memory. Operations whose rows have all started need no load.
+    fn loaded_in_vain(&mut self, device: DeviceId, session: SessionId, failure: &Failure) {
+        let is_stuck = |operation: &OperationBooks| {
+            operation.session == session && operation.can_be_stopped() && self.serves(operation, device)
+        };
+        for operation in self.ids_of(is_stuck) {
+            if self.operations[&operation].circuit.is_some() {
+                self.restart_when_quiet(operation, device, true, failure);
+            } else if let Some(error) = self.reason_not_to_retry(operation, device, true, failure) {
+                self.end(operation, error);
             }
         }
     }
@@ -119,8 +134,8 @@ impl Scheduler {
         for part in batch.parts.iter().rev() {
             match self.take_off_device(&batch, part) {
                 RowsOwner::Ended => {}
-                RowsOwner::Circuit => self.restart_when_quiet(part.operation, &failure.reason),
-                RowsOwner::List => self.list_failed(&batch, part, &failure.reason),
+                RowsOwner::Circuit => self.circuit_failed(part.operation, batch.device, &failure),
+                RowsOwner::List => self.list_failed(&batch, part, &failure),
             }
         }
         if failure.cause == Cause::OutOfMemory {
@@ -132,9 +147,13 @@ impl Scheduler {
         self.advance_close(batch.session);
     }
 
-    fn list_failed(&mut self, batch: &Batch, part: &BatchPart, reason: &str) {
-        let key = &self.operations[&part.operation].key;
-        if let Some(error) = self.reason_not_to_retry(batch.session, key, part.retried, reason) {
+    fn circuit_failed(&mut self, operation: OperationId, device: DeviceId, failure: &Failure) {
+        let restarted = self.operations[&operation].circuit.as_ref().is_some_and(|circuit| circuit.restarted);
+        self.restart_when_quiet(operation, device, restarted, failure);
+    }
+
+    fn list_failed(&mut self, batch: &Batch, part: &BatchPart, failure: &Failure) {
+        if let Some(error) = self.reason_not_to_retry(part.operation, batch.device, part.retried, failure) {
             self.release_rows(batch.session, part.rows.len());
             self.end(part.operation, error);
         } else {
@@ -144,21 +163,30 @@ impl Scheduler {
         }
     }
 
-    /// Returns an error if failed work must not be tried again. `key` lists the parts of the key that the work needs.
+    /// Returns an error if an operation that failed on this device must not be tried again. An operation for which a
+    /// device was out of memory again, after everything was evicted, is set aside: the device lacks the memory, and the
+    /// operation is not to blame.
     pub(super) fn reason_not_to_retry(
-        &self,
-        session: SessionId,
-        key: &[Prepared],
+        &mut self,
+        operation: OperationId,
+        device: DeviceId,
         retried: bool,
-        reason: &str,
+        failure: &Failure,
     ) -> Option<Error> {
-        if self.sessions[&session].closing {
+        let books = &self.operations[&operation];
+        // rows of an operation that was set aside while they ran elsewhere were not tried on a stand-in before
+        let retried = retried && self.is_stand_in(device) == books.aside;
+        if self.sessions[&books.session].closing {
             Some(Error::Gone)
         } else if self.phase == Phase::Abandoning {
             Some(Error::ShuttingDown)
+        } else if !retried && self.devices_for(books).next().is_some() {
+            None
+        } else if failure.cause == Cause::OutOfMemory && !books.aside && self.a_stand_in_holds(books) {
+            self.set_aside(operation);
+            None
         } else {
-            let nowhere = self.devices_for(session, key).next().is_none();
-            (retried || nowhere).then(|| Error::Device(reason.to_owned()))
+            Some(Error::Device(failure.reason.clone()))
         }
     }
 
@@ -238,16 +266,24 @@ impl Scheduler {
         self.devices[device.0].failure = Some(reason.to_owned());
         self.free_idle_arenas(device);
         self.commands.push(Command::Retire(device));
+        let needs_stand_in = |operation: &OperationBooks| !operation.aside && self.belongs_aside(operation);
+        self.ids_of(needs_stand_in).into_iter().for_each(|operation| self.set_aside(operation));
         let is_home =
-            |id: &OperationId| self.operations[id].circuit.as_ref().is_some_and(|circuit| circuit.home == device);
-        let homeless: Vec<_> = self.operations.keys().copied().filter(is_home).collect();
-        homeless.into_iter().for_each(|operation| self.restart_when_quiet(operation, reason));
-        let has_no_device = |operation: &OperationBooks| {
-            operation.can_be_stopped() && self.devices_for(operation.session, &operation.key).next().is_none()
-        };
-        let stopped: Vec<_> =
-            self.operations.iter().filter(|(_, operation)| has_no_device(operation)).map(|(&id, _)| id).collect();
-        stopped.into_iter().for_each(|operation| self.end(operation, Error::Device(reason.to_owned())));
+            |operation: &OperationBooks| operation.circuit.as_ref().is_some_and(|circuit| circuit.home == Some(device));
+        let failure = Failure { cause: Cause::Lost, reason: reason.to_owned() };
+        for operation in self.ids_of(is_home) {
+            self.circuit_failed(operation, device, &failure);
+        }
+        let has_no_device =
+            |operation: &OperationBooks| operation.can_be_stopped() && self.devices_for(operation).next().is_none();
+        for operation in self.ids_of(has_no_device) {
+            self.end(operation, Error::Device(reason.to_owned()));
+        }
+    }
+
+    /// The operations with this property that have not ended.
+    fn ids_of(&self, has: impl Fn(&OperationBooks) -> bool) -> Vec<OperationId> {
+        self.operations.iter().filter(|(_, operation)| has(operation)).map(|(&id, _)| id).collect()
     }
 
     pub(super) fn retired(&mut self, device: DeviceId) {

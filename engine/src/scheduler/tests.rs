@@ -1,6 +1,7 @@
 //! Each test checks one situation. `tests/engine/sim` simulates long runs with many failures.
 
 mod arenas;
+mod aside;
 mod circuits;
 mod parts;
 mod side_by_side;

@@ -3,6 +3,7 @@
 
 mod books;
 mod devices;
+mod operation;
 mod world;
 
 use std::sync::Mutex;

@@ -132,6 +132,43 @@ fn a_stand_in_works_only_when_nobody_else_does() {
 }
 
 #[test]
+fn what_a_card_has_no_memory_for_runs_right_on_the_stand_in_and_other_sessions_stay_on_the_card() {
+    let ((gpu, script), (cpu, stand_in)) = (Toy::new(8), Toy::new(8));
+    let engine = Engine::with_devices(prompt(), vec![Device::new(gpu), Device::stand_in(cpu)]).unwrap();
+    let [session, other] = [(); 2].map(|()| open(&engine).unwrap());
+    let sum = Sum::block(5, 20);
+    // the first levels of the circuit run on the card before the card is out of memory
+    (0..4).for_each(|_| script.next_batch(Behaviour::Work));
+    (0..2).for_each(|_| script.next_batch(Behaviour::OutOfMemory));
+    sum.check(&sum.submit(&engine, session));
+    assert_eq!((script.counts().batches, stand_in.counts().batches), (4, 15));
+    script.next_batch(Behaviour::Work);
+    (0..2).for_each(|_| script.next_batch(Behaviour::OutOfMemory));
+    assert_eq!(bits(soon(&submit(&engine, session, toy::rows(20)))), [false; 20]);
+    assert_eq!((script.counts().batches, stand_in.counts().batches), (5, 17));
+    sum.check(&sum.submit(&engine, other));
+    assert_eq!(bits(soon(&submit(&engine, session, toy::rows(8)))), [false; 8], "later work tries the card");
+    assert_eq!((script.counts().batches, stand_in.counts().batches), (21, 17));
+    assert_eq!(health(&engine), [(true, None), (false, None)]);
+    [session, other].iter().for_each(|&session| soon(&close(&engine, session)));
+    assert_eq!([script, stand_in].map(|script| script.counts().bytes), [0, 0]);
+}
+
+#[test]
+fn a_circuit_too_large_for_the_card_runs_right_on_the_stand_in() {
+    let ((gpu, script), (cpu, stand_in)) = (Toy::with_memory(8, 8 << 10), Toy::new(8));
+    let engine = Engine::with_devices(prompt(), vec![Device::new(gpu), Device::stand_in(cpu)]).unwrap();
+    let session = open(&engine).unwrap();
+    let (wide, narrow) = (Sum::block(3, 40), Sum::block(3, 8));
+    let outcomes = [wide.submit(&engine, session), narrow.submit(&engine, session)];
+    wide.check(&outcomes[0]);
+    narrow.check(&outcomes[1]);
+    assert_eq!((script.counts().batches, stand_in.counts().batches), (3, 15));
+    soon(&close(&engine, session));
+    assert_eq!([script, stand_in].map(|script| script.counts().bytes), [0, 0]);
+}
+
+#[test]
 fn a_device_that_fails_again_and_again_is_given_up_if_there_is_another() {
     let ((gpu, script), (cpu, _)) = (Toy::new(8), Toy::new(8));
     let engine = Engine::with_devices(prompt(), vec![Device::new(gpu), Device::stand_in(cpu)]).unwrap();

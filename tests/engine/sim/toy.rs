@@ -192,6 +192,13 @@ impl Toy {
         (toy, script)
     }
 
+    /// A device with an eighth of this memory for arenas and half of it for keys.
+    pub fn with_memory(rows_max: usize, memory_bytes: u64) -> (Toy, Arc<Script>) {
+        let (mut toy, script) = Toy::new(rows_max);
+        toy.info.memory_bytes = memory_bytes;
+        (toy, script)
+    }
+
     pub fn with_in_flight(rows_max: usize, batches_in_flight_max: usize) -> (Toy, Arc<Script>) {
         let script = Arc::new(Script::default());
         let info = DeviceInfo {

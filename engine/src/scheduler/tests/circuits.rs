@@ -10,7 +10,7 @@ fn load_on_two(session: SessionId) -> Command {
 }
 
 /// A circuit with levels of these widths. A slot takes a byte; the device keeps 24 slots for gates.
-fn circuit(widths: &[usize], slots: usize) -> Work {
+pub(super) fn circuit(widths: &[usize], slots: usize) -> Work {
     let ends: Vec<usize> = widths
         .iter()
         .scan(0, |end, width| {

@@ -1,40 +1,13 @@
 //! An observer that keeps simple books of events and commands, and the rules that the scheduler must obey.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 use std::time::Duration;
 
 use engine::batch::{Batch, BatchPart, DeviceId};
-use engine::scheduler::{Finished, Form, Levels, SchedulerLimits, Work};
+use engine::scheduler::{Cause, Finished, Form, Levels, SchedulerLimits, Work};
 use engine::{AccountId, Error, OperationId, ParamsId, PartId, Prepared, SessionId, Usage};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RowState {
-    /// The row's level is not queued, because some rows of the previous level have not started.
-    Later,
-    /// The row has been in the queue since this time.
-    Queued(Duration),
-    Running,
-    Done,
-    /// A row of a circuit whose device failed.
-    Failed,
-}
-
-pub struct ObservedOperation {
-    pub session: SessionId,
-    units: Vec<u32>,
-    /// The parts of the key that the rows need.
-    key: Vec<PartId>,
-    /// Number of slots of each row of a list.
-    list_slots: Vec<u32>,
-    rows: Vec<RowState>,
-    deadline: Option<Duration>,
-    cancelled: bool,
-    /// For a circuit: its levels, and its device after it has begun.
-    circuit: Option<(Levels, Option<DeviceId>)>,
-    restarts: usize,
-    slots: Vec<u32>,
-}
+use super::operation::{ObservedOperation, RowState};
 
 pub struct ObservedSession {
     pub account: AccountId,
@@ -44,6 +17,8 @@ pub struct ObservedSession {
     /// The parameter set whose tables are part 0 of the session's key.
     pub tables: Option<ParamsId>,
     pub closed: bool,
+    /// How many loads failed since the last one that succeeded, or that ended the session's work.
+    pub loads_failed: usize,
     /// For a closed session: how many loads and batches each device may still end before it must drop the session's
     /// key.
     pub patience: Option<Vec<usize>>,
@@ -127,23 +102,47 @@ impl Books {
         all().any(|other| other == device) && (!stands_in(device) || all().all(stands_in))
     }
 
-    /// Whether the device gets work of the session.
-    pub fn serves(&self, session: SessionId, device: DeviceId) -> bool {
-        self.takes(&self.sessions[&session].device_bytes, device)
+    fn healthy(&self) -> impl Iterator<Item = DeviceId> {
+        (0..self.limits.devices.len()).map(DeviceId).filter(|device| !self.lost.contains(device))
     }
 
-    /// Whether the device gets work of a session whose key's parts have these sizes. The device must be in service, or
-    /// it must be a stand-in while the key is too large for all other devices.
-    fn takes(&self, device_bytes: &[Vec<u64>], device: DeviceId) -> bool {
-        let mut others = self.limits.devices.iter().zip(device_bytes).filter(|(limits, _)| !limits.stand_in);
-        let apart = others.all(|(limits, parts)| parts.iter().any(|&bytes| bytes > limits.resident_bytes_max));
-        self.in_service(device) || (apart && !self.lost.contains(&device))
+    fn is_stand_in(&self, device: DeviceId) -> bool {
+        self.limits.devices[device.0].stand_in
     }
 
-    /// The devices that take a session's work and can hold this many bytes of its key.
-    fn devices_for(&self, device_bytes: &[Vec<u64>], bytes: impl Fn(DeviceId) -> u64) -> Vec<DeviceId> {
-        let fits = |id: DeviceId| bytes(id) <= self.limits.devices[id.0].resident_bytes_max;
-        (0..self.limits.devices.len()).map(DeviceId).filter(|&id| self.takes(device_bytes, id) && fits(id)).collect()
+    /// Whether the device gets rows of this operation.
+    fn serves(&self, operation: &ObservedOperation, device: DeviceId) -> bool {
+        !self.lost.contains(&device) && self.is_stand_in(device) == operation.aside && self.holds(operation, device)
+    }
+
+    /// Whether the device gets rows of an operation of the session.
+    pub fn serves_some(&self, session: SessionId, device: DeviceId) -> bool {
+        let of = self.operations.values().filter(|operation| operation.session == session);
+        of.into_iter().any(|operation| self.serves(operation, device))
+    }
+
+    /// Whether an operation fits on a device that holds nothing else.
+    fn holds(&self, operation: &ObservedOperation, device: DeviceId) -> bool {
+        let slots_fit = |(levels, _): &(Levels, _)| self.slots_fit(operation.session, levels, device);
+        self.fits(operation.session, &operation.key, device) && operation.circuit.as_ref().is_none_or(slots_fit)
+    }
+
+    fn slots_fit(&self, session: SessionId, levels: &Levels, device: DeviceId) -> bool {
+        let bytes = (self.list_slots_max(device) + levels.slots) as u64 * self.sessions[&session].slot_bytes;
+        bytes <= self.limits.devices[device.0].arena_bytes_max
+    }
+
+    fn fits(&self, session: SessionId, key: &[PartId], device: DeviceId) -> bool {
+        self.bytes_of(session, key, device) <= self.limits.devices[device.0].resident_bytes_max
+    }
+
+    fn stand_in_holds(&self, operation: &ObservedOperation) -> bool {
+        self.healthy().any(|device| self.is_stand_in(device) && self.holds(operation, device))
+    }
+
+    fn only_stand_ins_hold(&self, operation: &ObservedOperation) -> bool {
+        let other_holds = |device| !self.is_stand_in(device) && self.holds(operation, device);
+        self.stand_in_holds(operation) && !self.healthy().any(other_holds)
     }
 
     /// The size of these parts of a session's key on a device.
@@ -153,14 +152,15 @@ impl Books {
     }
 
     fn serviceable(&self, session: SessionId, key: &[PartId]) -> bool {
-        let device_bytes = &self.sessions[&session].device_bytes;
-        !self.devices_for(device_bytes, |device| self.bytes_of(session, key, device)).is_empty()
+        self.healthy().any(|device| self.fits(session, key, device))
     }
 
     pub fn opened(&mut self, session: SessionId, opened: ObservedSession, refusal: Option<&Error>) {
-        let nobody = !(0..self.limits.devices.len()).any(|at| self.takes(&opened.device_bytes, DeviceId(at)));
-        let largest = |device: DeviceId| opened.device_bytes[device.0].iter().copied().max().expect("a key has parts");
-        let too_large = self.devices_for(&opened.device_bytes, largest).is_empty();
+        let nobody = self.healthy().next().is_none();
+        let bytes_max = |device: DeviceId| self.limits.devices[device.0].resident_bytes_max;
+        let each_fits =
+            |device: DeviceId| opened.device_bytes[device.0].iter().all(|&bytes| bytes <= bytes_max(device));
+        let too_large = !self.healthy().any(each_fits);
         let full = self.key_bytes() + opened.host_bytes > self.limits.key_bytes_max;
         match refusal {
             None => {
@@ -195,7 +195,9 @@ impl Books {
             None => {
                 assert!(!gone && !too_large && !self.draining, "{id:?} should have been refused");
                 assert!(!full || matches!(work.form, Form::Circuit(_)), "{id:?} should have been refused");
-                self.operations.insert(id, ObservedOperation::new(now, session, work, deadline));
+                let mut operation = ObservedOperation::new(now, session, work, deadline);
+                operation.aside = self.only_stand_ins_hold(&operation);
+                self.operations.insert(id, operation);
             }
             Some(Error::Gone) => assert!(gone),
             Some(Error::CircuitTooLarge { .. }) => assert!(too_large),
@@ -225,13 +227,8 @@ impl Books {
     }
 
     fn is_too_large(&self, session: SessionId, rows: usize, key: &[PartId], levels: &Levels) -> bool {
-        let slot_bytes = self.sessions[&session].slot_bytes;
-        let fits = |id: &DeviceId| {
-            let bytes = (self.list_slots_max(*id) + levels.slots) as u64 * slot_bytes;
-            bytes <= self.limits.devices[id.0].arena_bytes_max
-        };
-        let device_bytes = &self.sessions[&session].device_bytes;
-        let devices = self.devices_for(device_bytes, |device| self.bytes_of(session, key, device));
+        let devices: Vec<_> = self.healthy().filter(|&device| self.fits(session, key, device)).collect();
+        let fits = |device: &DeviceId| self.slots_fit(session, levels, *device);
         rows > self.limits.circuit_rows_max.min(self.limits.session_circuit_rows_max)
             || levels.host_bytes > self.limits.circuit_bytes_max.min(self.limits.session_circuit_bytes_max)
             || (!devices.is_empty() && !devices.iter().any(fits))
@@ -273,7 +270,8 @@ impl Books {
     }
 
     pub fn started(&mut self, now: Duration, batch: &Batch) {
-        assert!(self.serves(batch.session, batch.device), "{:?} gets work, but is not in service", batch.device);
+        let of = batch.parts.iter().map(|part| &self.operations[&part.operation]);
+        of.for_each(|operation| assert!(self.serves(operation, batch.device), "{:?} gets {operation:?}", batch.device));
         let mut size = 0;
         let tables = self.sessions[&batch.session].tables;
         for part in &batch.parts {
@@ -379,13 +377,22 @@ impl Books {
         !waiting.is_empty()
     }
 
-    pub fn ran(&mut self, now: Duration, batch: &Batch, succeeded: bool) {
+    pub fn ran(&mut self, now: Duration, batch: &Batch, failure: Option<Cause>) {
+        let succeeded = failure.is_none();
         if succeeded {
             self.rows_done += batch.rows() as u64;
         }
         for part in &batch.parts {
             let id = part.operation;
             let alive = self.operations.contains_key(&id);
+            if !succeeded && alive {
+                self.operations
+                    .entry(id)
+                    .and_modify(|books| books.failed_aside |= self.limits.devices[batch.device.0].stand_in);
+            }
+            if failure == Some(Cause::OutOfMemory) && part.retried && alive {
+                self.set_aside(id);
+            }
             let of = if alive { &mut self.operations } else { &mut self.orphans };
             let operation = of.get_mut(&id).expect("rows of the operation run");
             for row in &mut operation.rows[part.rows.clone()] {
@@ -406,6 +413,49 @@ impl Books {
             }
             self.bury(id);
         }
+    }
+
+    /// Notes that a device was out of memory for an operation again. A stand-in goes on if it can hold the operation.
+    fn set_aside(&mut self, id: OperationId) {
+        let operation = &self.operations[&id];
+        let stays = operation.aside || self.abandoned || self.sessions[&operation.session].closed;
+        if !stays && self.stand_in_holds(operation) {
+            let operation = self.operations.get_mut(&id).expect("it has not ended");
+            (operation.aside, operation.moved, operation.lacked_memory) = (true, true, true);
+        }
+    }
+
+    /// Notes a failed load, before the scheduler learns of it. After the second one in a row, a device without memory
+    /// sets aside what it serves.
+    pub fn load_failed(&mut self, device: DeviceId, session: SessionId, cause: Cause) {
+        let stands_in = self.is_stand_in(device);
+        self.operations.values_mut().filter(|of| of.session == session).for_each(|of| of.failed_aside |= stands_in);
+        let again = self.sessions.get_mut(&session).is_some_and(|books| books.loads_failed > 0);
+        if cause != Cause::OutOfMemory || !again || self.lost.contains(&device) {
+            return;
+        }
+        let is_stuck = |operation: &ObservedOperation| {
+            let restarts = operation.is_circuit() && operation.rows.contains(&RowState::Failed);
+            operation.session == session
+                && !restarts
+                && operation.rows.iter().any(|row| !matches!(row, RowState::Running | RowState::Done))
+                && self.serves(operation, device)
+        };
+        let stuck: Vec<_> = self.operations.iter().filter(|(_, books)| is_stuck(books)).map(|(&id, _)| id).collect();
+        for id in stuck {
+            self.set_aside(id);
+            let operation = self.operations.get_mut(&id).expect("it was just there");
+            if operation.moved && operation.circuit.as_ref().is_some_and(|(_, place)| place.is_some()) {
+                operation.stop();
+            }
+        }
+    }
+
+    /// Counts the failed loads of a session since the last load that succeeded or ended the session's work.
+    pub fn count_load(&mut self, device: DeviceId, session: SessionId, failed: bool) {
+        let lost = self.lost.contains(&device);
+        let Some(books) = self.sessions.get_mut(&session).filter(|_| !failed || !lost) else { return };
+        books.loads_failed = if failed { (books.loads_failed + 1) % 2 } else { 0 };
     }
 
     /// Drops an ended operation when none of its rows runs any more.
@@ -436,6 +486,11 @@ impl Books {
         let there =
             |operation: &&mut ObservedOperation| operation.circuit.as_ref().is_some_and(|at| at.1 == Some(device));
         self.operations.values_mut().filter(there).for_each(ObservedOperation::stop);
+        let moves = |operation: &ObservedOperation| !operation.aside && self.only_stand_ins_hold(operation);
+        let moved: Vec<_> = self.operations.iter().filter(|(_, books)| moves(books)).map(|(&id, _)| id).collect();
+        for id in moved {
+            self.operations.entry(id).and_modify(|operation| (operation.aside, operation.moved) = (true, true));
+        }
     }
 
     pub fn restarted(&mut self, now: Duration, id: OperationId) {
@@ -445,7 +500,7 @@ impl Books {
         let lost = place.is_some_and(|device| self.lost.contains(&device));
         assert!(operation.rows.contains(&RowState::Failed) || lost, "{id:?} restarts without need");
         operation.restarts += 1;
-        assert_eq!(operation.restarts, 1, "{id:?} restarts twice");
+        assert!(operation.restarts <= 1 + usize::from(operation.moved), "{id:?} restarts too often");
         self.leave(&operation);
         operation.circuit = Some((levels, None));
         operation.rows.fill(RowState::Later);
@@ -472,6 +527,9 @@ impl Books {
             Err(Error::Device(_)) => {
                 // the client gets this error only after a second failure, or after the loss of a device
                 assert!(self.failures >= 2 || !self.lost.is_empty());
+                // an operation that was set aside gets the error only after a failure of the stand-in too
+                let stand_in_lost = self.lost.iter().any(|&device| self.is_stand_in(device));
+                assert!(!operation.moved || operation.failed_aside || stand_in_lost, "{id:?} was not tried aside");
             }
             Err(Error::ShuttingDown) => assert!(self.abandoned),
             Err(other) => panic!("{id:?} ended with {other:?}"),
@@ -524,8 +582,8 @@ impl Books {
         }
     }
 
-    /// Checks the invariants, after every step.
-    pub fn check(&self, now: Duration, usage: &Usage, devices_idle: bool) {
+    /// Checks the invariants, after every step. Returns whether a circuit waits for room.
+    pub fn check(&self, now: Duration, usage: &Usage, devices_idle: bool) -> bool {
         let held = self.held_rows(|_| true);
         assert!(held <= self.limits.queue_rows_max, "{held} rows are held");
         for &session in self.sessions.keys() {
@@ -535,7 +593,9 @@ impl Books {
         assert_eq!(usage.key_bytes, self.key_bytes());
         assert_eq!(usage.sessions, self.sessions.len() as u64);
         assert_eq!(usage.operations, self.operations.len() as u64);
-        assert_eq!((usage.queued_rows + usage.running_rows) as usize, self.rows_under_way());
+        let (rows, may_wait) = (self.rows_under_way(), self.rows_that_may_wait_for_room());
+        let counted = (usage.queued_rows + usage.running_rows) as usize;
+        assert!((rows - may_wait..=rows).contains(&counted), "{counted} of {rows} rows");
         assert_eq!(usage.rows_done, self.rows_done);
         self.check_circuits(usage);
         self.check_devices(usage);
@@ -549,6 +609,7 @@ impl Books {
             let moves = operation.rows.iter().any(|row| matches!(row, RowState::Queued(_) | RowState::Running));
             assert!(moves, "{id:?} stands still: {:?}", operation.rows);
         }
+        counted < rows
     }
 
     fn check_circuits(&self, usage: &Usage) {
@@ -610,71 +671,19 @@ impl Books {
         waiting.sum::<usize>() + running.sum::<usize>()
     }
 
+    /// Rows of circuits that begin anew. The scheduler queues them when a device has room.
+    fn rows_that_may_wait_for_room(&self) -> usize {
+        let waits = |operation: &&ObservedOperation| {
+            let unsettled = operation.restarts > 0 || operation.moved || !self.lost.is_empty();
+            unsettled && operation.circuit.as_ref().is_some_and(|(_, place)| place.is_none())
+        };
+        let queued = |operation: &ObservedOperation| {
+            operation.rows.iter().filter(|row| matches!(row, RowState::Queued(_))).count()
+        };
+        self.operations.values().filter(waits).map(queued).sum()
+    }
+
     fn key_bytes(&self) -> u64 {
         self.sessions.values().map(|session| session.host_bytes).sum()
-    }
-}
-
-impl ObservedOperation {
-    fn new(now: Duration, session: SessionId, work: Work, deadline: Option<Duration>) -> ObservedOperation {
-        let Work { units, key, form } = work;
-        let (list_slots, circuit) = match form {
-            Form::List { slots } => (slots, None),
-            Form::Circuit(levels) => (Vec::new(), Some((levels, None))),
-        };
-        let rows = vec![if circuit.is_some() { RowState::Later } else { RowState::Queued(now) }; units.len()];
-        let (cancelled, restarts, slots) = (false, 0, Vec::new());
-        let mut operation =
-            ObservedOperation { session, units, key, list_slots, rows, deadline, cancelled, circuit, restarts, slots };
-        operation.queue_next_level(now);
-        operation
-    }
-
-    /// Queues the next level of a circuit if all rows of the levels before have started.
-    fn queue_next_level(&mut self, now: Duration) {
-        let Some((levels, _)) = &self.circuit else { return };
-        let mut first = 0;
-        for &end in &levels.ends {
-            let level = &mut self.rows[first..end];
-            if level.iter().all(|&row| row == RowState::Later) {
-                return level.fill(RowState::Queued(now));
-            } else if level.iter().any(|row| !matches!(row, RowState::Running | RowState::Done)) {
-                return;
-            }
-            first = end;
-        }
-    }
-
-    /// Splits consecutive rows by levels. The rows of a list are one level.
-    pub fn levels_of(&self, rows: Range<usize>) -> Vec<Range<usize>> {
-        let Some((levels, _)) = &self.circuit else { return vec![rows] };
-        let firsts = std::iter::once(0).chain(levels.ends.iter().copied());
-        let within = |(first, &end): (usize, &usize)| rows.start.max(first)..rows.end.min(end);
-        firsts.zip(&levels.ends).map(within).filter(|rows| !rows.is_empty()).collect()
-    }
-
-    /// Whether these rows are all rows of a level.
-    fn is_level(&self, rows: &Range<usize>) -> bool {
-        let (levels, _) = self.circuit.as_ref().expect("lists have no levels");
-        let at = levels.ends.iter().position(|end| *end == rows.end);
-        at.is_some_and(|at| rows.start == if at == 0 { 0 } else { levels.ends[at - 1] })
-    }
-
-    /// Stops a circuit that must restart: its waiting rows no longer count as queued.
-    fn stop(&mut self) {
-        self.rows.iter_mut().filter(|row| matches!(row, RowState::Queued(_))).for_each(|row| *row = RowState::Failed);
-    }
-
-    pub fn is_circuit(&self) -> bool {
-        self.circuit.is_some()
-    }
-
-    /// Whether some rows are done and others have not begun.
-    pub fn is_half_way(&self) -> bool {
-        self.rows.contains(&RowState::Done) && self.rows.contains(&RowState::Later)
-    }
-
-    fn running(&self) -> usize {
-        self.rows.iter().filter(|&&row| row == RowState::Running).count()
     }
 }

@@ -38,6 +38,10 @@ pub struct SimulatedDevice {
     pub arenas: BTreeMap<SessionId, usize>,
     /// Percentage of calls that fail.
     failing: u64,
+    /// The device has no memory for any batch of every third session, those whose ids leave this remainder.
+    no_memory_for: Option<u64>,
+    /// Whether the device has no memory for the keys of these sessions either.
+    no_memory_for_keys: bool,
     /// From this time on every call fails.
     dies_at: Duration,
     /// From this time on, the first failing call reports the device as lost.
@@ -64,6 +68,8 @@ impl SimulatedDevice {
             keys: BTreeMap::new(),
             arenas: BTreeMap::new(),
             failing: dice.pick(&[0, 0, 5, 30]),
+            no_memory_for: dice.percent(60).then(|| dice.below(3)),
+            no_memory_for_keys: dice.percent(30),
             dies_at,
             lost_at,
             hangs_at,
@@ -160,7 +166,7 @@ impl World {
         for order in &device.orders {
             self.books.failures += usize::from(matches!(order, Order::Load(..) | Order::Run(_)));
             if let Order::Run(batches) = order {
-                batches.iter().for_each(|batch| self.books.ran(self.now, batch, false));
+                batches.iter().for_each(|batch| self.books.ran(self.now, batch, Some(Cause::Lost)));
             }
         }
         (device.keys, device.arenas, device.given_up) = (BTreeMap::new(), BTreeMap::new(), true);
@@ -232,11 +238,14 @@ impl World {
             let failure = Failure { cause: Cause::Device, reason: "smoke".into() };
             self.feed_report(id, Order::Load(session, Vec::new()), Some(failure));
         }
-        let failure = self.any_failure(id);
+        let failure = match &order {
+            Order::Load(session, _) if self.devices[id.0].no_memory_for_keys => self.lacks_memory(id, *session),
+            _ => None,
+        };
+        let failure = failure.or_else(|| self.any_failure(id));
         self.start_order(id);
         if matches!(order, Order::Load(..) | Order::Run(_)) {
             self.books.count_down(id, &self.devices[id.0].keys);
-            self.books.failures += usize::from(failure.is_some());
         }
         if let Order::Load(session, _) = &order {
             // the eviction of a closed session's key is ordered when its load ends, so it waits only for the orders
@@ -257,6 +266,7 @@ impl World {
         if !(lost || dead || self.dice.percent(device.failing)) {
             return None;
         }
+        self.books.failures += 1;
         let cause = if lost {
             Cause::Lost
         } else if self.dice.percent(20) {
@@ -266,6 +276,17 @@ impl World {
             Cause::Device
         };
         Some(Failure { cause, reason: "smoke".into() })
+    }
+
+    /// The failure of a call for this session, if the device has no memory for the session. A stand-in has.
+    fn lacks_memory(&mut self, id: DeviceId, session: SessionId) -> Option<Failure> {
+        let lacks = !self.books.limits.devices[id.0].stand_in
+            && self.devices[id.0].no_memory_for.is_some_and(|remainder| session.0 % 3 == remainder);
+        lacks.then(|| {
+            self.tally.see("no memory for a session");
+            self.books.failures += 1;
+            Failure { cause: Cause::OutOfMemory, reason: "smoke".into() }
+        })
     }
 
     fn feed_report(&mut self, id: DeviceId, order: Order, failure: Option<Failure>) {
@@ -288,7 +309,10 @@ impl World {
             (Order::Load(session, _), Some(failure)) => {
                 self.tally.see("load failed");
                 self.books.sessions.get_mut(&session).expect("the session was loading").waits = None;
+                let cause = failure.cause;
+                self.books.load_failed(id, session, cause);
                 self.feed(Event::LoadFailed { device: id, session, failure });
+                self.books.count_load(id, session, true);
             }
             (Order::Load(session, parts), None) => {
                 if device.keys.keys().any(|part| matches!(part, Prepared::Part(of, _) if *of == session)) {
@@ -300,12 +324,16 @@ impl World {
                 }
                 assert!(device.keys.values().sum::<u64>() <= self.books.limits.devices[id.0].resident_bytes_max);
                 self.feed(Event::Loaded { device: id, session });
+                self.books.count_load(id, session, false);
             }
             (Order::Run(batches), failure) => {
                 // sometimes only one batch of a call fails, as if there were no room for its operands
                 let only = self.dice.percent(30).then(|| self.dice.below(batches.len() as u64) as usize);
                 for (at, batch) in batches.into_iter().enumerate() {
-                    self.feed_batch_report(id, batch, failure.clone().filter(|_| only.is_none_or(|only| only == at)));
+                    let failure = failure.clone().filter(|_| only.is_none_or(|only| only == at));
+                    let lacks_memory = || self.lacks_memory(id, batch.session);
+                    let failure = failure.or_else(lacks_memory);
+                    self.feed_batch_report(id, batch, failure);
                 }
             }
         }
@@ -324,7 +352,7 @@ impl World {
         let slots = device.arenas.entry(batch.session).or_default();
         *slots = (*slots).max(batch.arena_slots);
         assert_eq!(*slots, batch.arena_slots, "an arena never shrinks while its rows run");
-        self.books.ran(self.now, &batch, failure.is_none());
+        self.books.ran(self.now, &batch, failure.as_ref().map(|failure| failure.cause));
         match failure {
             Some(failure) => {
                 self.tally.see("batch failed");

@@ -77,6 +77,14 @@ impl Tally {
             "stand-in works",
             "stand-in works beside others",
             "nobody serves",
+            "no memory for a session",
+            "moved to the stand-in",
+            "no memory, then done",
+            "no memory, then cancelled",
+            "no memory, then deadline",
+            "no memory, then gone",
+            "no memory, then device error",
+            "waited for room",
             "hang",
             "never answers",
             "given up",
@@ -144,7 +152,9 @@ impl World {
             }
             self.live();
             let idle = self.devices.iter().all(|device| !device.is_busy() || device.given_up);
-            self.books.check(self.now, &self.scheduler.usage(), idle);
+            if self.books.check(self.now, &self.scheduler.usage(), idle) {
+                self.tally.see("waited for room");
+            }
         }
         panic!("the engine never stops");
     }
@@ -192,7 +202,7 @@ impl World {
                 // the method that fed the event has already handled this refusal
                 Command::RefuseSession { .. } | Command::Refuse { .. } => {}
                 Command::Load { device, session, parts } => {
-                    assert!(self.books.serves(session, device), "{device:?} gets a load, but does not serve");
+                    assert!(self.books.serves_some(session, device), "{device:?} gets a load, but does not serve");
                     self.order(device, Order::Load(session, parts));
                 }
                 Command::Evict { device, part } => {
@@ -232,6 +242,9 @@ impl World {
                 }
                 Command::Finish { operation, outcome } => {
                     self.tally.see(self.name_of(operation, outcome.as_ref().err()));
+                    if self.books.operations.get(&operation).is_some_and(|operation| operation.lacked_memory) {
+                        self.tally.see(name_without_memory(outcome.as_ref().err()));
+                    }
                     self.books.finished(self.now, operation, &outcome);
                 }
                 Command::Erase(session) => {
@@ -265,6 +278,10 @@ impl World {
         let circuits = batch.parts.iter().filter(|part| is_circuit(&part.operation)).count();
         if circuits > 0 && circuits < batch.parts.len() {
             self.tally.see("batch with circuits and lists");
+        }
+        let mut of = batch.parts.iter().map(|part| &self.books.operations[&part.operation]);
+        if of.any(|operation| operation.moved) {
+            self.tally.see("moved to the stand-in");
         }
         if self.books.limits.devices[batch.device.0].stand_in {
             let alone = self.books.in_service(batch.device);
@@ -309,6 +326,18 @@ impl World {
         for event in [Event::Tick, Event::Drain, Event::Abandon, Event::Closed(SessionId(1))] {
             self.feed(event);
         }
+    }
+}
+
+/// The name under which the tally counts this end of an operation for which a device was twice out of memory.
+fn name_without_memory(error: Option<&Error>) -> &'static str {
+    match error {
+        None => "no memory, then done",
+        Some(Error::Cancelled) => "no memory, then cancelled",
+        Some(Error::DeadlinePassed) => "no memory, then deadline",
+        Some(Error::Gone) => "no memory, then gone",
+        Some(Error::Device(_)) => "no memory, then device error",
+        Some(_) => "no memory, then abandoned",
     }
 }
 
@@ -393,6 +422,7 @@ impl World {
             slot_bytes,
             tables,
             closed: false,
+            loads_failed: 0,
             patience: None,
             ahead: Ahead::default(),
             waits: None,
