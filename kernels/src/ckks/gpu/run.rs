@@ -146,14 +146,13 @@ fn chunks<G: Gpu>(
     weights: &mut Vec<Arc<Pages<G>>>,
 ) -> Result<Vec<Chunk>> {
     let n = batches[places[0]].tables.params.n();
-    let plans = places.iter().flat_map(|&at| batches[at].plans.iter().map(move |planned| (&batches[at], planned)));
-    let plans: Vec<(&Batch<'_, G>, &PlannedSteps<'_>, Vec<Range<usize>>)> =
-        plans.map(|(batch, planned)| (batch, planned, levels(planned))).collect();
-    let count = plans.iter().map(|(.., levels)| levels.len()).max().unwrap_or(0);
+    let plans = || places.iter().flat_map(|&at| batches[at].plans.iter().map(move |planned| (&batches[at], planned)));
+    let levels: Vec<Vec<Range<usize>>> = plans().map(|(_, planned)| levels(planned)).collect();
+    let count = levels.iter().map(Vec::len).max().unwrap_or(0);
     let mut chunks = Vec::new();
     for level in 0..count {
         let mut chunk = Chunk::new(n);
-        for (Batch { tables, parts, arena, .. }, planned, levels) in &plans {
+        for ((Batch { tables, parts, arena, .. }, planned), levels) in plans().zip(&levels) {
             let Some(range) = levels.get(level) else { continue };
             let steps = Steps { device, tables, parts, arena, planned };
             for step in &planned.plan.steps()[range.clone()] {

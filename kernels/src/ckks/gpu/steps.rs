@@ -62,13 +62,13 @@ impl<G: Gpu> Steps<'_, G> {
         let level = |value: Value| plan.value(value).level;
         let out = &self.rows(*result)[..];
         match *step {
-            Step::Add(a, b) => self.sums(chunk, level(a), [(a, |_| 1), (b, |_| 1)], out),
-            Step::Sub(a, b) => self.sums(chunk, level(a), [(a, |_| 1), (b, |modulus: Modulus| modulus.q() - 1)], out),
+            Step::Add(a, b) => self.sum(chunk, level(a), [a, b], |_| 1, out),
+            Step::Sub(a, b) => self.sum(chunk, level(a), [a, b], |modulus| modulus.q() - 1, out),
             Step::AddPlain(a, plain) => {
                 let plain = self.places(plan.plain_slots(plain));
                 self.linear(chunk, level(a), &self.rows(a), out, |at, modulus| {
-                    let added = plain.get(at).map(|&row| [[row].as_slice(), &root(modulus, 1)].concat());
-                    (1, added.map_or(NOTHING, |words| [words[0], words[1], words[2]]), 0)
+                    let [one, companion] = root(modulus, 1);
+                    (1, plain.get(at).map_or(NOTHING, |&row| [row, one, companion]), 0)
                 });
             }
             Step::MultiplyInteger(a, c) => {
@@ -132,12 +132,12 @@ impl<G: Gpu> Steps<'_, G> {
         [rows[at], rows[rows.len() / 2 + at]]
     }
 
-    /// `out` = f a + g b, where f and g depend on the prime.
-    fn sums(&self, chunk: &mut Chunk, level: usize, [(a, f), (b, g)]: [(Value, fn(Modulus) -> u32); 2], out: &[Place]) {
+    /// `out` = a + g b, where g depends on the prime.
+    fn sum(&self, chunk: &mut Chunk, level: usize, [a, b]: [Value; 2], g: fn(Modulus) -> u32, out: &[Place]) {
         let b = self.rows(b);
         self.linear(chunk, level, &self.rows(a), out, |at, modulus| {
             let [value, companion] = root(modulus, g(modulus));
-            (f(modulus), [b[at], value, companion], 0)
+            (1, [b[at], value, companion], 0)
         });
     }
 

@@ -9,9 +9,17 @@ use crate::error::{Error, Result};
 use crate::gpu::space::Pages;
 use crate::gpu::{Device, Gpu};
 
-/// Plaintexts by the address of their shared words. A plaintext that is here is not freed, so its address stays its own.
+/// Plaintexts by the address of their shared words. A plaintext that is here is not freed, so no other one has its
+/// address.
 pub struct WeightsOnCard<G: Gpu> {
-    held: Mutex<HashMap<usize, (Arc<Weights>, Arc<Pages<G>>)>>,
+    held: Mutex<HashMap<usize, Held<G>>>,
+}
+
+/// A plaintext with its pages.
+struct Held<G: Gpu> {
+    /// Keeps the plaintext, and so its address.
+    _weights: Arc<Weights>,
+    pages: Arc<Pages<G>>,
 }
 
 impl<G: Gpu> Default for WeightsOnCard<G> {
@@ -29,14 +37,14 @@ impl<G: Gpu> WeightsOnCard<G> {
     pub fn pages(&self, device: &Device<G>, weights: &Arc<Weights>) -> Result<Arc<Pages<G>>> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let address = Arc::as_ptr(weights) as usize;
-        if let Some((_, pages)) = held.get(&address) {
-            return Ok(pages.clone());
+        if let Some(known) = held.get(&address) {
+            return Ok(known.pages.clone());
         }
         let [high, low] = weights.words();
         let take = || device.keys().take_run(device.gpu(), high.len() + low.len());
         let pages = match take() {
             Err(Error::OutOfMemory(_)) if !held.is_empty() => {
-                held.retain(|_, (_, pages)| Arc::strong_count(pages) > 1);
+                held.retain(|_, known| Arc::strong_count(&known.pages) > 1);
                 take()?
             }
             taken => taken?,
@@ -45,7 +53,7 @@ impl<G: Gpu> WeightsOnCard<G> {
         device.gpu().write(pages.buf(), first, high)?;
         device.gpu().write(pages.buf(), first + high.len(), low)?;
         let pages = Arc::new(pages);
-        held.insert(address, (weights.clone(), pages.clone()));
+        held.insert(address, Held { _weights: weights.clone(), pages: pages.clone() });
         Ok(pages)
     }
 }
