@@ -11,7 +11,7 @@ use crate::ring::Root;
 use crate::xof::{DOMAIN_SWITCHING_KEY, fill_residues};
 
 /// A part of an evaluation key in a card's memory: `[digits][primes][2][N]` words, each polynomial in the order in which
-/// lanes read it ([`in_key`]). Overwritten on drop.
+/// lanes read it. Overwritten on drop.
 pub struct Part<G: Gpu> {
     /// The part's digits, as indices of primes.
     pub(super) digits: Vec<Vec<usize>>,
