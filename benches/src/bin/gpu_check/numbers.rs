@@ -16,7 +16,7 @@ use kernels::xof::{DOMAIN_NUMBERS, fill_residues};
 
 use crate::figures::Figures;
 
-/// What is measured.
+/// Operations to measure.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Measured {
     /// A product with its relinearization and rescale, and a rotation: degree 32768, scale 40, depth 12.

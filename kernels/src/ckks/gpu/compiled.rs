@@ -24,7 +24,8 @@ const TILE: usize = 2048;
 /// Number of warps in a group of `ntt_rows` on CUDA.
 const WARPS_MAX: usize = 4;
 
-/// How a row of `N` words is divided between groups: it is `rows` rows of `row` words. A tile is all rows of some columns.
+/// How a row of `N` words is divided between groups: it is `rows` rows of `row` words. A tile is all rows of some
+/// columns.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub rows: usize,

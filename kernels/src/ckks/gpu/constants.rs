@@ -61,8 +61,8 @@ pub struct Digit {
     pub number: usize,
     /// For each prime of the digit, its place among the primes of the level.
     pub sources: Vec<usize>,
-    /// For each prime of the level, then for each special prime of the key: the place among the targets of `conversion`.
-    /// `None` for primes of the digit, which need no conversion.
+    /// For each prime of the level, then for each special prime of the key: the place among the targets of
+    /// `conversion`. `None` for primes of the digit, which need no conversion.
     pub targets: Vec<Option<usize>>,
     /// From the digit's primes to all others.
     pub conversion: Conversion,

@@ -10,8 +10,8 @@ use crate::gpu::{Device, Gpu};
 use crate::ring::Root;
 use crate::xof::{DOMAIN_SWITCHING_KEY, fill_residues};
 
-/// A part of an evaluation key in a card's memory: `[digits][primes][2][N]` words, each polynomial in the order in which
-/// lanes read it. Overwritten on drop.
+/// A part of an evaluation key in a card's memory: `[digits][primes][2][N]` words, each polynomial in the order in
+/// which lanes read it. Overwritten on drop.
 pub struct Part<G: Gpu> {
     /// The part's digits, as indices of primes.
     pub(super) digits: Vec<Vec<usize>>,
@@ -27,8 +27,8 @@ pub(super) fn bytes(shape: &PartShape) -> u64 {
     4 * words.next_multiple_of(PAGE_WORDS) as u64
 }
 
-/// The place of value `at` in a polynomial of a key, which is `[rows][row / 32 / quad][32][quad]`: in the order in which
-/// the 32 lanes of a warp read `quad` words each. `shaders/ntt_rows.*` read keys in this order.
+/// The place of value `at` in a polynomial of a key, which is `[rows][row / 32 / quad][32][quad]`: in the order in
+/// which the 32 lanes of a warp read `quad` words each. `shaders/ntt_rows.*` read keys in this order.
 fn in_key(shape: Shape, at: usize) -> usize {
     let (of_lane, quad) = (shape.row / 32, shape.quad());
     let (lane, word) = (at % shape.row / of_lane, at % of_lane);

@@ -20,8 +20,8 @@ use crate::gpu::{Arena, Bind, Device, Gpu, LaunchOf, Pending, PendingRead, Touch
 
 /// A chunk is complete when its scratch rows take this fraction of the card's memory.
 const CHUNKS_OF_A_CARD: u64 = 32;
-/// A chunk is complete when a launch has this many jobs. Every card allows 65,535 groups, and a step has fewer than half
-/// as many jobs.
+/// A chunk is complete when a launch has this many jobs. Every card allows 65,535 groups, and a step has fewer than
+/// half as many jobs.
 const JOBS_MAX: usize = 1 << 15;
 
 /// A batch on a card: steps of plans that use one key and one arena.
@@ -199,7 +199,7 @@ fn outputs<G: Gpu>(batches: &[Batch<'_, G>], places: &[usize], rows_max: usize, 
     if count == 0 {
         return Outputs::None;
     }
-    if count > rows_max {
+    if count > rows_max.min(2 * JOBS_MAX - 1) {
         let slots = |(at, rows): (usize, Vec<(u32, usize)>)| (at, rows.into_iter().map(|(slot, _)| slot).collect());
         return Outputs::Scattered(rows.into_iter().map(slots).collect());
     }

@@ -27,7 +27,7 @@ const NOTHING: [u32; 3] = [NO_ROW, 0, 0];
 /// Rows that are added to the rows of the input before a division. They are multiplied by the special primes `P`.
 #[derive(Clone, Copy)]
 enum Addend<'a> {
-    /// There is no such row.
+    /// No row.
     Nothing,
     /// Both polynomials of a ciphertext.
     Both(&'a [Place]),
@@ -41,7 +41,7 @@ struct Decomposed {
     rows: Vec<Place>,
 }
 
-/// What the steps of one plan read and write.
+/// The rows and the key that the steps of one plan read and write.
 pub struct Steps<'a, G: Gpu> {
     pub device: &'a Device<G>,
     pub tables: &'a Tables<G>,
@@ -234,7 +234,8 @@ impl<G: Gpu> Steps<'_, G> {
         }
     }
 
-    /// Converts scaled rows to the target of this record, and returns the place of the result, whose transform is begun.
+    /// Converts scaled rows to the target of this record, and returns the place of the result, whose transform is
+    /// begun.
     fn converted(&self, chunk: &mut Chunk, phase: Phase, record: &[u32], rows: Place) -> Place {
         let begun = chunk.take(1);
         let section = chunk.of(phase);
@@ -262,8 +263,8 @@ impl<G: Gpu> Steps<'_, G> {
         Decomposed { digits, rows }
     }
 
-    /// Converts the digits of the polynomial `x` to all primes. For each prime, for each digit: the place of the row, and 1
-    /// if the row is already transformed, or 0.
+    /// Converts the digits of the polynomial `x` to all primes. For each prime, for each digit: the place of the row,
+    /// and 1 if the row is already transformed, or 0.
     fn digit_rows(
         &self,
         chunk: &mut Chunk,
@@ -380,7 +381,8 @@ impl<G: Gpu> Steps<'_, G> {
         self.divide(chunk, &division, &sums, Addend::Both(&own), 1, out);
     }
 
-    /// Divides each polynomial of `x`, `[polynomials][primes of the input]`. The result is permuted by `X -> X^element`.
+    /// Divides each polynomial of `x`, `[polynomials][primes of the input]`. The result is permuted by `X ->
+    /// X^element`.
     fn divide(
         &self,
         chunk: &mut Chunk,

@@ -127,8 +127,8 @@ fn steps_of_a_level_share_launches() {
     assert_eq!(found, [&["write", "sums", "products"][..], &SWITCH, &["read", "finish"]].concat());
 }
 
-/// A card without room for the scratch rows of a level computes the level in parts. Outputs that do not fit are read from
-/// where they are.
+/// A card without room for the scratch rows of a level computes the level in parts. Outputs that do not fit are read
+/// from where they are.
 #[test]
 fn a_card_with_little_memory_takes_a_level_in_parts() {
     let params = params();

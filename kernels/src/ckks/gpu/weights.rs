@@ -1,5 +1,5 @@
-//! Plaintexts of sums ([`Weights`]) in a card's memory. They are copied at first use and stay, because every operation
-//! of a kind has the same ones.
+//! Plaintexts of sums ([`Weights`]) in a card's memory. A plaintext is copied at its first use, and stays as long as a
+//! plan or a parameter set has it: all bootstraps of a set share theirs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,8 +17,7 @@ pub struct WeightsOnCard<G: Gpu> {
 
 /// A plaintext with its pages.
 struct Held<G: Gpu> {
-    /// Keeps the plaintext, and so its address.
-    _weights: Arc<Weights>,
+    weights: Arc<Weights>,
     pages: Arc<Pages<G>>,
 }
 
@@ -40,6 +39,8 @@ impl<G: Gpu> WeightsOnCard<G> {
         if let Some(known) = held.get(&address) {
             return Ok(known.pages.clone());
         }
+        // plaintexts that only this list holds belonged to operations that have ended
+        held.retain(|_, known| Arc::strong_count(&known.weights) > 1 || Arc::strong_count(&known.pages) > 1);
         let [high, low] = weights.words();
         let take = || device.keys().take_run(device.gpu(), high.len() + low.len());
         let pages = match take() {
@@ -53,7 +54,47 @@ impl<G: Gpu> WeightsOnCard<G> {
         device.gpu().write(pages.buf(), first, high)?;
         device.gpu().write(pages.buf(), first + high.len(), low)?;
         let pages = Arc::new(pages);
-        held.insert(address, Held { _weights: weights.clone(), pages: pages.clone() });
+        held.insert(address, Held { weights: weights.clone(), pages: pages.clone() });
         Ok(pages)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::DeviceInfo;
+    use crate::ckks::weights::STORED_MIN;
+    use crate::gpu::told::Told;
+
+    #[test]
+    fn a_plaintext_is_copied_once_and_goes_with_its_last_owner() {
+        let info = DeviceInfo {
+            backend: "told".into(),
+            name: "told".into(),
+            memory_bytes: 1 << 30,
+            rows_max: 1,
+            batches_in_flight_max: 1,
+            keys_together_max: 1,
+        };
+        let device = Device::new(Told::new(4), info);
+        let on_card = WeightsOnCard::default();
+        let [first, second, third] = [1, 2, 3].map(|word| Arc::new(Weights::of(&[word; STORED_MIN], 1)));
+        let copies = |weights: &Arc<Weights>| {
+            device.gpu().asked();
+            let pages = on_card.pages(&device, weights).unwrap();
+            let written = device.gpu().asked().iter().filter(|asked| **asked == "write").count();
+            (written, pages)
+        };
+        let (copied, used) = copies(&first);
+        assert_eq!((copied, copies(&first).0, copies(&second).0), (2, 0, 2));
+        // an operation has ended, but a call that began before still uses the pages of the first plaintext
+        let [of_first, of_second] = [&first, &second].map(Arc::downgrade);
+        drop((first, second));
+        copies(&third);
+        assert!(of_first.upgrade().is_some() && of_second.upgrade().is_none());
+        drop(used);
+        copies(&Arc::new(Weights::of(&[4; STORED_MIN], 1)));
+        assert!(of_first.upgrade().is_none());
+        assert_eq!(copies(&third).0, 0);
     }
 }
