@@ -18,7 +18,7 @@ constexpr unsigned COLUMNS = TILE / ROWS;
 static_assert(THREADS == COLUMNS * APART, "a thread holds V words");
 static_assert(ROWS <= 64, "two passes of at most three stages");
 
-// Where this thread's words are: its column of the tile, and which of the rows.
+// The place of this thread's words: a column of the tile, and the number of the thread in this column.
 struct Own {
     unsigned column, part;
 

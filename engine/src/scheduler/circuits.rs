@@ -108,7 +108,7 @@ impl Scheduler {
             let (needed, max) = nearest(sizes).expect("the key fits on a device");
             return Err(Error::CircuitTooLarge { of: CircuitBound::DeviceBytes, needed, max });
         }
-        // new circuits take no room from those that wait for room
+        // a new circuit must not take room before the circuits that wait for room
         let others_wait = self.homeless.iter().any(|other| self.operations[other].aside == circuit.aside);
         let home = if others_wait { None } else { self.home_for(circuit, None) };
         home.ok_or_else(|| self.busy_with_circuits())

@@ -84,7 +84,8 @@ impl Entry {
         }
     }
 
-    /// The number of words of a job, and which of these words is the index of further words, if one is.
+    /// Returns the number of words of a job. If a job names further words of the table, also returns the place of their
+    /// index in the job.
     pub fn job(self) -> (usize, Option<usize>) {
         match self {
             Entry::Sums => (9, None),

@@ -156,7 +156,7 @@ impl Books {
     }
 
     pub fn opened(&mut self, session: SessionId, opened: ObservedSession, refusal: Option<&Error>) {
-        let nobody = self.healthy().next().is_none();
+        let none_left = self.healthy().next().is_none();
         let bytes_max = |device: DeviceId| self.limits.devices[device.0].resident_bytes_max;
         let each_fits =
             |device: DeviceId| opened.device_bytes[device.0].iter().all(|&bytes| bytes <= bytes_max(device));
@@ -167,10 +167,10 @@ impl Books {
                 assert!(!too_large && !full && !self.draining, "{session:?} should have been refused");
                 self.sessions.insert(session, opened);
             }
-            Some(Error::KeyTooLarge { .. }) => assert!(too_large && !nobody),
+            Some(Error::KeyTooLarge { .. }) => assert!(too_large && !none_left),
             Some(Error::Busy { .. }) => assert!(full),
             Some(Error::ShuttingDown) => assert!(self.draining),
-            Some(Error::Device(_)) => assert!(nobody),
+            Some(Error::Device(_)) => assert!(none_left),
             Some(other) => panic!("{session:?} refused with {other:?}"),
         }
     }

@@ -29,7 +29,7 @@ pub enum Step {
 struct Lists {
     /// The terms of all sums.
     terms: Vec<u32>,
-    /// The sums of wires: those that cells bootstrap, then those that are results.
+    /// The sums of wires that cells bootstrap, and the sums of wires that are results.
     wire_sums: [Vec<SumRow>; 2],
     /// The sums that are bootstrapped.
     input_sums: Vec<SumRow>,
