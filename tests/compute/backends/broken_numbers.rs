@@ -8,19 +8,10 @@ use tests_compute::host_cuda::HostCuda;
 
 use crate::Case;
 use crate::broken::replaced;
-use crate::broken_wgsl::{Slip as WgslSlip, Slipping, barrier};
+use crate::broken_wgsl::{Slip, Slipping, barrier};
 use crate::device::Device;
 use crate::numbers::NumbersCase;
 use crate::wgpu::open_software_narrow;
-
-/// A mistake: in the source of a kernel (`stem`), `to` replaces the n-th occurrence of `from`.
-struct Slip {
-    name: &'static str,
-    stem: &'static str,
-    from: &'static str,
-    nth: usize,
-    to: &'static str,
-}
 
 const fn slip(name: &'static str, stem: &'static str, from: &'static str, nth: usize, to: &'static str) -> Slip {
     Slip { name, stem, from, nth, to }
@@ -53,21 +44,21 @@ const SLIPS: [Slip; 13] = [
 
 /// The barriers and mistakes that the suite must notice on the software driver, which runs the threads of a group eight at
 /// a time, up to the next barrier. The emulated card notices every removed barrier.
-const WGSL_SLIPS: [WgslSlip; 8] = [
+const WGSL_SLIPS: [Slip; 8] = [
     barrier("numbers: no barrier after a stage of columns", "ntt_columns", 1),
     barrier("numbers: no barrier before columns back", "ntt_columns", 2),
     barrier("numbers: no barrier after a stage of columns back", "ntt_columns", 3),
     barrier("numbers: no barrier before a pass", "ntt_rows", 0),
     barrier("numbers: no barrier before the way back", "ntt_rows", 3),
     barrier("numbers: no barrier after a pass back", "ntt_rows", 5),
-    WgslSlip {
+    Slip {
         name: "numbers: a key in the order of values",
         stem: "ntt_rows",
         from: "in_key(ROW * group.x",
         nth: 0,
         to: "(ROW * group.x",
     },
-    WgslSlip {
+    Slip {
         name: "numbers: an image of the wrong exponent",
         stem: "automorphism",
         from: "exponent * table[term + 1u]",
