@@ -140,7 +140,7 @@ impl Asker {
                                 self.counts.published.fetch_add(1, Ordering::Relaxed);
                                 self.counts.repeated.fetch_add(u64::from(attempt > 1), Ordering::Relaxed);
                             }
-                            asking.published(outcome, Instant::now())?;
+                            asking.published(outcome, Instant::now());
                             None
                         }
                         word = hears.recv() => word,

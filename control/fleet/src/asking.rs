@@ -18,6 +18,9 @@ pub const REFUSED_MAX: Duration = Duration::from_secs(2);
 /// The same while the servers of the broker choose a leader. The death of one of three leads to 4 to 6 s without a leader, and to more
 /// where the servers are busy: each waits 4 to 9 s before it offers itself.
 pub const NO_LEADER_MAX: Duration = Duration::from_secs(15);
+/// Work whose flow is full is tried for this long. Acknowledgements may be lost while servers of the broker die. Then ended messages
+/// fill the flow until their leases end. So this is longer than two leases ([`crate::broker::RUN_LEASE`]).
+pub const FLOW_FULL_MAX: Duration = Duration::from_secs(5);
 
 /// A worker that has the work says so more often than this. If the message is with another worker afterwards, the first one has died.
 const WORD_WITHIN: Duration = Duration::from_millis(1500);
@@ -66,7 +69,7 @@ pub struct Asking {
     /// When the lane was last known to have the work, or a worker spoke.
     sign: Instant,
     /// Since when no broker takes the work, for how long the member tries, and why the last attempt failed.
-    refused: Option<(Instant, Duration, String)>,
+    refused: Option<(Instant, Duration, NotAnswered)>,
     /// When the next message may be tried.
     publish_at: Option<Instant>,
     help_at: Instant,
@@ -120,11 +123,11 @@ impl Asking {
         if self.lost >= self.lost_max {
             return Step::GiveUp(NotAnswered::NotFinished);
         }
-        if let Some((since, most, cause)) = &self.refused
+        if let Some((since, most, why)) = &self.refused
             && self.receipt.is_none()
             && now.duration_since(*since) >= *most
         {
-            return Step::GiveUp(NotAnswered::Unavailable(cause.clone()));
+            return Step::GiveUp(why.clone());
         }
         let publish_at = self.publish_at.unwrap_or(self.sign + SILENT_AFTER);
         if now >= publish_at {
@@ -141,10 +144,7 @@ impl Asking {
     }
 
     /// Notes the outcome of [`Step::Publish`].
-    ///
-    /// # Errors
-    /// When the work must fail at once.
-    pub fn published(&mut self, outcome: Result<Receipt, NotPublished>, now: Instant) -> Result<(), NotAnswered> {
+    pub fn published(&mut self, outcome: Result<Receipt, NotPublished>, now: Instant) {
         match outcome {
             Ok(receipt) => {
                 // the worker that had the message was silent, so the message may wait again in a lane without an owner
@@ -155,17 +155,19 @@ impl Asking {
                     self.help_at = now + HELP_AFTER;
                 }
                 (self.receipt, self.refused, self.publish_at, self.sign) = (Some(receipt), None, None, now);
-                Ok(())
             }
-            // an earlier message may still be answered
-            Err(NotPublished::FlowFull) if self.attempts == 0 => Err(NotAnswered::FlowFull),
             Err(error) => {
-                let (since, before, _) = self.refused.take().unwrap_or((now, REFUSED_MAX, String::new()));
+                let before = self.refused.take();
+                let since = before.as_ref().map_or(now, |(since, ..)| *since);
+                let (most, why) = match error {
+                    NotPublished::FlowFull => (FLOW_FULL_MAX, NotAnswered::FlowFull),
+                    NotPublished::NoLeader(cause) => (NO_LEADER_MAX, NotAnswered::Unavailable(cause)),
+                    NotPublished::Refused(cause) => (REFUSED_MAX, NotAnswered::Unavailable(cause)),
+                };
                 // a new leader may be silent for a moment
-                let most = if let NotPublished::NoLeader(_) = error { NO_LEADER_MAX } else { before };
-                self.refused = Some((since, most, error.to_string()));
+                let most = before.map_or(most, |(_, before, _)| most.max(before));
+                self.refused = Some((since, most, why));
                 self.publish_at = Some(now + RETRY);
-                Ok(())
             }
         }
     }
@@ -220,7 +222,7 @@ mod tests {
     fn work_that_no_worker_takes_calls_for_help_and_work_that_runs_does_not() {
         let (mut asking, now) = begin();
         assert_eq!(asking.step(now), Step::Publish { before: None, attempt: 1 });
-        asking.published(Ok(receipt(1)), now).unwrap();
+        asking.published(Ok(receipt(1)), now);
         assert_eq!(asking.step(now), Step::Wait(now + HELP_AFTER));
         let later = now + HELP_AFTER;
         assert_eq!(asking.step(later), Step::Help(receipt(1)));
@@ -232,16 +234,16 @@ mod tests {
     #[test]
     fn a_silent_worker_leads_to_a_look_and_a_lost_message_to_another_attempt() {
         let (mut asking, now) = begin();
-        asking.published(Ok(receipt(1)), now).unwrap();
+        asking.published(Ok(receipt(1)), now);
         asking.runs(now + ms(100));
         let silent = now + ms(100) + SILENT_AFTER;
         assert_eq!(asking.step(silent), Step::Publish { before: Some(receipt(1)), attempt: 2 });
         // the lane still has it
-        asking.published(Ok(receipt(1)), silent).unwrap();
+        asking.published(Ok(receipt(1)), silent);
         assert_eq!((asking.attempts(), asking.step(silent)), (1, Step::Help(receipt(1))));
         // the lane has lost it
         let lost = silent + SILENT_AFTER;
-        asking.published(Ok(receipt(2)), lost).unwrap();
+        asking.published(Ok(receipt(2)), lost);
         assert_eq!((asking.attempts(), asking.step(lost)), (2, Step::Wait(lost + HELP_AFTER)));
         // a word about the first message changes nothing
         asking.again(1, lost);
@@ -253,11 +255,11 @@ mod tests {
     #[test]
     fn a_message_whose_worker_fell_silent_calls_for_help_until_a_worker_takes_it() {
         let (mut asking, now) = begin();
-        asking.published(Ok(receipt(1)), now).unwrap();
+        asking.published(Ok(receipt(1)), now);
         asking.runs(now);
         let silent = now + SILENT_AFTER;
         assert_eq!(asking.step(silent), Step::Publish { before: Some(receipt(1)), attempt: 2 });
-        asking.published(Ok(receipt(1)), silent).unwrap();
+        asking.published(Ok(receipt(1)), silent);
         assert_eq!(asking.step(silent), Step::Help(receipt(1)));
         assert_eq!(asking.step(silent + HELP_AFTER), Step::Help(receipt(1)));
         asking.runs(silent + HELP_AFTER);
@@ -271,7 +273,7 @@ mod tests {
             // a worker that lives and cannot use the message says so at once, a worker that dies says nothing
             for later in [ms(500), ms(15_000)] {
                 let Step::Publish { attempt, .. } = asking.step(now) else { panic!("the work goes on") };
-                asking.published(Ok(receipt(u64::from(attempt))), now).unwrap();
+                asking.published(Ok(receipt(u64::from(attempt))), now);
                 asking.runs(now);
                 now += later;
                 asking.again(attempt, now);
@@ -285,7 +287,7 @@ mod tests {
         let (mut asking, now) = begin();
         for attempt in 1..5 {
             assert_eq!(asking.is_for_another(), attempt % 2 == 0);
-            asking.published(Ok(receipt(u64::from(attempt))), now).unwrap();
+            asking.published(Ok(receipt(u64::from(attempt))), now);
             asking.again(attempt, now);
         }
     }
@@ -293,9 +295,9 @@ mod tests {
     #[test]
     fn a_refusal_from_before_does_not_end_work_whose_message_was_no_use() {
         let (mut asking, now) = begin();
-        asking.published(Ok(receipt(1)), now).unwrap();
+        asking.published(Ok(receipt(1)), now);
         let late = now + SILENT_AFTER;
-        asking.published(Err(NotPublished::Refused("away".to_owned())), late).unwrap();
+        asking.published(Err(NotPublished::Refused("away".to_owned())), late);
         asking.runs(late);
         let again = late + REFUSED_MAX;
         asking.again(1, again);
@@ -303,33 +305,34 @@ mod tests {
     }
 
     #[test]
-    fn a_fleet_that_takes_nothing_is_given_up_after_two_seconds_and_a_full_flow_at_once() {
+    fn work_that_no_broker_takes_is_given_up_after_a_time_that_depends_on_the_reason() {
         // a broker that chooses a leader gets more time
-        for (error, most) in
-            [(NotPublished::Refused as fn(_) -> _, REFUSED_MAX), (NotPublished::NoLeader, NO_LEADER_MAX)]
-        {
+        let away = "away".to_owned();
+        for (error, most, why) in [
+            (NotPublished::Refused(away.clone()), REFUSED_MAX, NotAnswered::Unavailable(away.clone())),
+            (NotPublished::NoLeader(away.clone()), NO_LEADER_MAX, NotAnswered::Unavailable(away)),
+            (NotPublished::FlowFull, FLOW_FULL_MAX, NotAnswered::FlowFull),
+        ] {
             let (mut asking, now) = begin();
             let mut at = now;
             loop {
                 match asking.step(at) {
-                    Step::Publish { .. } => asking.published(Err(error("away".to_owned())), at).unwrap(),
+                    Step::Publish { .. } => asking.published(Err(error.clone()), at),
                     Step::Wait(until) => at = until,
-                    Step::GiveUp(why) => break assert!(matches!(why, NotAnswered::Unavailable(_))),
+                    Step::GiveUp(given_up) => break assert_eq!(given_up, why),
                     Step::Help(_) => panic!("nothing was published"),
                 }
             }
             assert!((most..most + ms(200)).contains(&at.duration_since(now)));
         }
-        let (mut asking, now) = begin();
-        assert_eq!(asking.published(Err(NotPublished::FlowFull), now), Err(NotAnswered::FlowFull));
     }
 
     #[test]
     fn work_ends_at_its_deadline_even_if_the_broker_takes_nothing_after_the_first_message() {
         let (mut asking, now) = begin();
-        asking.published(Ok(receipt(1)), now).unwrap();
+        asking.published(Ok(receipt(1)), now);
         let late = now + SILENT_AFTER;
-        asking.published(Err(NotPublished::Refused("away".to_owned())), late).unwrap();
+        asking.published(Err(NotPublished::Refused("away".to_owned())), late);
         // the first message may still be answered
         assert_eq!(asking.step(late + REFUSED_MAX), Step::Publish { before: Some(receipt(1)), attempt: 2 });
         assert_eq!(asking.step(now + Duration::from_secs(60)), Step::GiveUp(NotAnswered::DeadlinePassed));

@@ -346,16 +346,18 @@ async fn a_worker_that_warms_up_gets_work_once_it_is_ready() {
 }
 
 #[tokio::test]
-async fn the_message_after_the_bound_of_a_flow_is_refused_at_once() {
+async fn the_message_after_the_bound_of_a_flow_waits_for_room_and_is_refused_if_none_comes() {
     let broker = LocalBroker::default();
     let (node, (fake, _)) = (node(&broker), worker(&broker, "a", NARROW));
     node.hears(1).await;
     let held = node.asking("0", "flow", "hold");
     fake.until_begun("0").await;
-    let asked: Vec<_> =
+    let mut asked: Vec<_> =
         (1..FLOW_MESSAGES_MAX).map(|id| node.asking(&id.to_string(), "flow", &format!("echo {id}"))).collect();
     until(|| node.asker.counts.published.load(Ordering::Relaxed) == FLOW_MESSAGES_MAX as u64).await;
-    assert_eq!(node.ask("17", "flow", "echo 17").await, Err(NotAnswered::FlowFull));
+    assert_eq!(node.ask("full", "flow", "echo 0").await, Err(NotAnswered::FlowFull));
+    asked.push(node.asking("16", "flow", "echo 16"));
+    // the flow is full until the worker goes on
     fake.release.notify_one();
     held.await.unwrap().unwrap();
     for (at, asked) in asked.into_iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fleet::asking::{Asking, NotAnswered, REFUSED_MAX, SILENT_AFTER, Step};
+use fleet::asking::{Asking, FLOW_FULL_MAX, NotAnswered, REFUSED_MAX, SILENT_AFTER, Step};
 use fleet::broker::{NotPublished, Receipt};
 use fleet::message::Word;
 use fleet::presence::{PERIOD, Presence, Workers};
@@ -126,7 +126,7 @@ impl World<'_> {
             assert!(!is_settled, "no worker is there");
             ask.refused_since.get_or_insert(now);
             let outcome = Err(NotPublished::Refused("no worker is there".to_owned()));
-            ask.asking.published(outcome, now).expect("a refusal is no end");
+            ask.asking.published(outcome, now);
             return false;
         };
         let owner = &self.workers[lane];
@@ -160,14 +160,8 @@ impl World<'_> {
                 ask.may_publish = true;
             }
         }
-        let attempts = ask.asking.attempts();
-        match ask.asking.published(outcome.map(|(receipt, _)| receipt), now) {
-            Ok(()) => self.drive(number),
-            Err(why) => {
-                assert!(why == NotAnswered::FlowFull && attempts == 0, "{why} after {attempts} attempts");
-                self.end(number, End::Failed(why));
-            }
-        }
+        ask.asking.published(outcome.map(|(receipt, _)| receipt), now);
+        self.drive(number);
     }
 
     pub fn word(&mut self, number: usize, word: Word) {
@@ -248,9 +242,10 @@ impl World<'_> {
         assert!(now <= latest, "{} ends after its deadline", work.id);
         match end {
             End::Failed(NotAnswered::DeadlinePassed) => assert!(now >= work.deadline, "{} ends too early", work.id),
-            End::Failed(NotAnswered::Unavailable(_)) => {
+            End::Failed(NotAnswered::Unavailable(_) | NotAnswered::FlowFull) => {
+                let least = if *end == End::Failed(NotAnswered::FlowFull) { FLOW_FULL_MAX } else { REFUSED_MAX };
                 let since = ask.refused_since.expect("the broker has refused");
-                assert!(now.duration_since(since) >= REFUSED_MAX, "{} is given up too early", work.id);
+                assert!(now.duration_since(since) >= least, "{} is given up too early", work.id);
             }
             _ => {}
         }
