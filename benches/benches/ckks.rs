@@ -210,7 +210,7 @@ fn run(
     let mut first = 0;
     for &end in plan.level_ends() {
         let (begins, completes) = (first == 0, end == plan.steps().len());
-        let plans = [PlannedSteps { plan, steps: first..end, slots: &slots, begins, completes }];
+        let plans = [PlannedSteps { plan, steps: first..end, slots: &slots, begins, there: &[], completes }];
         let parts = parts.iter().map(|(kind, part)| (*kind, part)).collect();
         black_box(cpu.run(&mut [KeyedSteps { tables, parts, arena, plans: &plans }]).expect("the CPU does not fail"));
         first = end;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use engine::scheduler::{Command, DeviceLimits, Event, Form, Scheduler, SchedulerLimits, Work};
+use engine::scheduler::{Command, DeviceLimits, Event, Form, Scheduler, SchedulerLimits, SlotKind, Work};
 use engine::{AccountId, OperationId, PartId, SessionId};
 
 const QUEUE_ROWS_MAX: usize = 16_384;
@@ -44,9 +44,10 @@ impl Desk {
             let weight = 1 + (session % 8) as u32;
             let (session, device_bytes) = (SessionId(session), vec![vec![1]]);
             let account = AccountId(u128::from(session.0));
-            let (unit_costs, tables, host_bytes, slot_bytes) = (vec![32], None, 1, 1);
+            let (unit_costs, tables, host_bytes) = (vec![32], None, 1);
+            let slot_kind = SlotKind { bytes: 1, for_lists: true };
             let event =
-                Event::Opened { session, account, weight, unit_costs, tables, host_bytes, device_bytes, slot_bytes };
+                Event::Opened { session, account, weight, unit_costs, tables, host_bytes, device_bytes, slot_kind };
             assert!(scheduler.step(Duration::ZERO, event).is_empty());
         }
         Self { scheduler, sessions, operations: 0 }

@@ -20,6 +20,7 @@ impl Idle {
             backend: "idle".into(),
             name: "a device that computes nothing".into(),
             memory_bytes: 8 << 30,
+            arena_bytes_max: u64::MAX,
             rows_max: 4096,
             batches_in_flight_max: 2,
             keys_together_max: 1,

@@ -73,6 +73,10 @@ impl Telemetry {
             describe_counter!("ango_emails_total", "E-mails, by outcome: sent, put_off, given_up.");
             describe_counter!("ango_bootstraps_total", "Bootstraps computed; a folded gate has none.");
             describe_counter!("ango_batches_total", "Batches run on the device.");
+            describe_counter!(
+                "ango_ciphertexts_on_device_total",
+                "Stored ciphertexts that operations on numbers took, by whether the device had them from an earlier operation."
+            );
             describe_histogram!("ango_key_erase_seconds", "Time from a session's end to its key being overwritten.");
             describe_counter!(
                 "ango_untrusted_forwarded_total",

@@ -23,6 +23,8 @@ pub struct BatchPart {
     /// Slots in the session's arena: for a list, the operands of these rows in order, then their results; for a
     /// circuit, all of its slots.
     pub slots: Arc<[u32]>,
+    /// The inputs of a circuit that are in their slots already, in ascending order. The device writes the others.
+    pub there: Arc<[usize]>,
     /// Whether these are the last rows of a circuit. Then the device reads the circuit's outputs after them.
     pub completes: bool,
 }

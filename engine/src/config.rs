@@ -56,7 +56,9 @@ pub struct Config {
     pub session_circuit_rows_max: usize,
     /// Host memory for the inputs and outputs of one session's circuits that wait or run, in bytes.
     pub session_circuit_bytes_max: u64,
-    /// Device memory for the slots of circuits, in bytes, on each device. `None`: an eighth of the device's memory.
+    /// Device memory for the slots of circuits, in bytes, on each device. `None`: an eighth of the device's memory. A
+    /// device with a bound on its arenas ([`DeviceInfo::arena_bytes_max`](kernels::DeviceInfo::arena_bytes_max)) has at
+    /// most that.
     pub arena_bytes_max: Option<u64>,
     /// How long a device with work may report nothing before the engine gives it up, in seconds. For a large batch, the
     /// bound is 32 times the duration expected from the measured pace, if this product is larger. The default is

@@ -16,7 +16,7 @@ use crate::device::{Order, Report};
 use crate::error::Error;
 use crate::ids::{AccountId, DeviceId, OperationId, SessionId};
 use crate::operation::{Done, Failed, Operation};
-use crate::scheduler::{Command, Event, Finished, Scheduler, SchedulerLimits};
+use crate::scheduler::{Command, Event, Finished, Scheduler, SchedulerLimits, SlotKind};
 use crate::session::{OnErased, Session};
 use crate::task::assembly::BatchTasks;
 use crate::task::{DeviceNeeds, KeySource, Progress, Task};
@@ -75,14 +75,14 @@ impl Hub {
         needs: Vec<DeviceNeeds>,
     ) -> Result<SessionId, Error> {
         let (host_bytes, params) = (key.host_bytes(), key.params());
-        let (tables, slot_bytes) = (params.tables(), 4 * params.row_words() as u64);
+        let tables = params.tables();
+        let slot_kind = SlotKind { bytes: 4 * params.row_words() as u64, for_lists: tables.is_none() };
         let (device_bytes, unit_costs) = needs.into_iter().map(|needs| (needs.part_bytes, needs.unit_cost)).unzip();
         let opened = Session::new(key);
         let mut state = self.lock();
         let session = SessionId(state.next_id());
         state.sessions.insert(session, opened);
-        let event =
-            Event::Opened { session, account, weight, unit_costs, tables, host_bytes, device_bytes, slot_bytes };
+        let event = Event::Opened { session, account, weight, unit_costs, tables, host_bytes, device_bytes, slot_kind };
         match self.step(&mut state, event) {
             Ok(()) => Ok(session),
             Err(error) => {

@@ -50,6 +50,11 @@ impl Prepared {
     }
 }
 
+/// The name of a value: a ciphertext that several operations of a session use. The caller chooses the names. Within a
+/// session, a name always stands for the same words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ValueId(pub u128);
+
 /// A submitted operation; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OperationId(pub u64);

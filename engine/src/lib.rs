@@ -35,7 +35,7 @@ pub use config::Config;
 pub use device::Device;
 pub use error::{CircuitBound, Error};
 pub use fair::WEIGHTS;
-pub use ids::{AccountId, OperationId, ParamsId, PartId, Prepared, SessionId};
+pub use ids::{AccountId, OperationId, ParamsId, PartId, Prepared, SessionId, ValueId};
 pub use kernels::container;
 pub use kernels::cpu::host_memory_bytes;
 pub use kernels::detect::{self, Choice, PassedOver};
@@ -50,7 +50,7 @@ pub use operation::{Done, Failed, OnDone};
 pub use rows::Rows;
 pub use session::OnErased;
 pub use task::{
-    Completed, KeyParams, KeyPart, KeySource, NumbersKey, NumbersPart, PlannedCircuit, PlannedNumbers, Progress,
+    Completed, KeyParams, KeyPart, KeySource, Names, NumbersKey, NumbersPart, PlannedCircuit, PlannedNumbers, Progress,
     SwitchingKeyRow, Task,
 };
 pub use usage::Usage;
@@ -319,7 +319,10 @@ fn limits(config: &Config, devices: &[Device]) -> SchedulerLimits {
         batches_in_flight_max: device.info.batches_in_flight_max.max(1),
         keys_together_max: device.info.keys_together_max.max(1),
         resident_bytes_max: config.resident_bytes_max.unwrap_or(device.info.memory_bytes / 2),
-        arena_bytes_max: config.arena_bytes_max.unwrap_or(device.info.memory_bytes / 8),
+        arena_bytes_max: config
+            .arena_bytes_max
+            .unwrap_or(device.info.memory_bytes / 8)
+            .min(device.info.arena_bytes_max),
         stand_in: device.stand_in,
     };
     SchedulerLimits {

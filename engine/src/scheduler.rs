@@ -11,6 +11,7 @@
 //! - Circuits (`circuits`, `windows`): a device gets several levels at a time, as many as take about 2 ms. The next
 //!   level queues when the rows of the level before have started, so that circuits, lists and other sessions take turns.
 //!   A circuit stays on the device where it began, because its bits are in the arena there.
+//! - Values (`values`): the inputs and results of circuits of numbers may stay in the arena for later circuits.
 //! - Devices (`devices`, `dispatch`): each loads parts of one key at a time, in pieces between batches, and takes calls
 //!   up to its limit. A part of a key may be on several devices.
 //! - End: an operation ends exactly once, by [`Command::Finish`]: with its last row, or at the first failure,
@@ -31,10 +32,11 @@ mod protocol;
 mod reports;
 #[cfg(test)]
 mod tests;
+mod values;
 mod watchdog;
 mod windows;
 
-pub use crate::work::{Form, Levels, Work};
+pub use crate::work::{Form, Levels, NamedInput, NamedSlots, SlotKind, Work};
 pub use protocol::{Cause, Command, DeviceLimits, Event, Failure, Finished, SchedulerLimits};
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -94,7 +96,7 @@ struct SessionBooks {
     host_bytes: u64,
     /// Bytes of each part of the prepared key, on each device.
     device_bytes: Vec<Vec<u64>>,
-    slot_bytes: u64,
+    slot_kind: SlotKind,
     /// The cost of a unit of work on each device.
     unit_costs: Vec<u32>,
     /// The parameter set whose tables the key shares with other sessions.
@@ -165,6 +167,8 @@ struct Totals {
     busy: Duration,
     batches_started: u64,
     batches_done: u64,
+    inputs_found: u64,
+    inputs_written: u64,
 }
 
 impl Scheduler {
@@ -248,6 +252,8 @@ impl Scheduler {
             units_done: self.totals.units_done,
             busy: self.totals.busy,
             batches_done: self.totals.batches_done,
+            inputs_found: self.totals.inputs_found,
+            inputs_written: self.totals.inputs_written,
         }
     }
 
@@ -260,8 +266,8 @@ impl Scheduler {
     /// session.
     fn take_in(&mut self, now: Duration, event: Event) -> Option<(DeviceId, SessionId)> {
         match event {
-            Event::Opened { session, account, weight, unit_costs, tables, host_bytes, device_bytes, slot_bytes } => {
-                let opened = SessionBooks::new(host_bytes, device_bytes, slot_bytes, unit_costs, tables);
+            Event::Opened { session, account, weight, unit_costs, tables, host_bytes, device_bytes, slot_kind } => {
+                let opened = SessionBooks::new(host_bytes, device_bytes, slot_kind, unit_costs, tables);
                 self.open(session, opened, account, weight);
             }
             Event::Submitted { session, operation, work, deadline } => {
@@ -335,6 +341,8 @@ impl Scheduler {
 
     fn submit_list(&mut self, now: Duration, operation: OperationId, mut list: OperationBooks) {
         let (session, rows) = (list.session, list.units.len());
+        let has_lists = self.sessions.get(&session).is_none_or(|session| session.slot_kind.for_lists);
+        assert!(has_lists, "{session:?} was opened without lists");
         if let Err(error) = self.admit_list(&list) {
             self.commands.push(Command::Refuse { operation, error });
             return;
@@ -445,14 +453,14 @@ impl SessionBooks {
     fn new(
         host_bytes: u64,
         device_bytes: Vec<Vec<u64>>,
-        slot_bytes: u64,
+        slot_kind: SlotKind,
         unit_costs: Vec<u32>,
         tables: Option<ParamsId>,
     ) -> Self {
         Self {
             host_bytes,
             device_bytes,
-            slot_bytes,
+            slot_kind,
             unit_costs,
             tables,
             queue: VecDeque::new(),

@@ -12,7 +12,7 @@ use kernels::tfhe::{Gate, GateList, Lwe, LweList, Plan};
 
 pub(crate) use key::{DeviceNeeds, EVALUATION_KEY, LoadingPart, PartOnDevice};
 pub use key::{KeyParams, KeyPart, KeySource, NumbersKey, NumbersPart, SwitchingKeyRow};
-pub use numbers::PlannedNumbers;
+pub use numbers::{Names, PlannedNumbers};
 
 use crate::batch::BatchPart;
 use crate::rows::Rows;
@@ -119,6 +119,7 @@ impl Task {
                     ends: plan.level_ends().to_vec(),
                     slots: plan.slots(),
                     host_bytes: ((inputs.len() + plan.outputs().len()) * 4 * self.row_words()) as u64,
+                    ..Levels::default()
                 };
                 let units = (0..plan.rows()).map(|row| plan.bootstraps_of(row) as u32).collect();
                 Work { units, key: vec![EVALUATION_KEY], form: Form::Circuit(levels) }

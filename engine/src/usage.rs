@@ -35,6 +35,10 @@ pub struct Usage {
     pub units_done: u64,
     /// Number of batches run since the start.
     pub batches_done: u64,
+    /// Number of inputs of operations on numbers that the operation's device had from an earlier operation, since the start.
+    pub inputs_found: u64,
+    /// Number of inputs with names that were written to a device, since the start.
+    pub inputs_written: u64,
     /// Time in which devices ran batches since the start, the times of all devices together.
     pub busy: Duration,
 }

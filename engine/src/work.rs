@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::fair;
-use crate::ids::PartId;
+use crate::ids::{PartId, ValueId};
 
 /// Largest number of rows of a list (specification, Limits: gates per batch).
 pub const OPERATION_ROWS_MAX: usize = 1024;
@@ -13,6 +13,15 @@ pub(crate) const LIST_SLOTS_OF_A_UNIT_MAX: usize = 3;
 
 /// Largest number of slots of one row of a list.
 pub(crate) const LIST_SLOTS_OF_A_ROW_MAX: usize = 4;
+
+/// The slots of a session's arenas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotKind {
+    /// Size of a slot in bytes.
+    pub bytes: u64,
+    /// Whether the session may have lists. Then each of its arenas has room for the lists of running batches.
+    pub for_lists: bool,
+}
 
 /// The work of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +56,12 @@ impl Work {
             }
             Form::Circuit(levels) => {
                 assert_eq!(levels.ends.last().copied().unwrap_or(0), self.units.len(), "levels hold all rows");
+                let inputs = levels.inputs.iter().map(|input| &input.named);
+                let of_inputs: usize = inputs.clone().map(|named| named.slots.len()).sum();
+                let has_own = of_inputs < levels.slots || self.units.is_empty();
+                assert!(has_own, "a circuit has slots for what its rows compute");
+                let mut named = inputs.chain(&levels.results).flat_map(|named| &named.slots);
+                assert!(named.all(|&slot| (slot as usize) < levels.slots), "named slots are slots of the circuit");
             }
         }
     }
@@ -66,7 +81,7 @@ pub enum Form {
 }
 
 /// The levels of a circuit.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Levels {
     /// For each level, the index after the level's last row. A level runs after the level before.
     pub ends: Vec<usize>,
@@ -74,6 +89,28 @@ pub struct Levels {
     pub slots: usize,
     /// Size of the inputs and outputs on the host, in bytes.
     pub host_bytes: u64,
+    /// Inputs with names. No row of the circuit writes to the slots of an input.
+    pub inputs: Vec<NamedInput>,
+    /// Results with names. Their slots hold them at the circuit's end.
+    pub results: Vec<NamedSlots>,
+}
+
+/// A value that outlives its circuit, if the device has room: later circuits of the session find the value there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedSlots {
+    /// The value.
+    pub value: ValueId,
+    /// Its slots, as indices into the slots of the circuit.
+    pub slots: Vec<u32>,
+}
+
+/// An input with a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedInput {
+    /// Which input of the circuit this is.
+    pub input: usize,
+    /// The value and its slots.
+    pub named: NamedSlots,
 }
 
 /// The size of these rows in the unit of [`crate::scheduler::DeviceLimits::batch_units_max`].

@@ -19,6 +19,8 @@ pub struct DeviceInfo {
     pub name: String,
     /// Memory for keys and rows, in bytes.
     pub memory_bytes: u64,
+    /// Largest size of one arena, in bytes: what a kernel reaches in one call. [`u64::MAX`]: as much as there is memory.
+    pub arena_bytes_max: u64,
     /// Largest useful number of bootstraps in a batch: larger batches are not faster.
     pub rows_max: usize,
     /// Largest number of batches that may be started but not yet [`Backend::finish`]ed: 1 if the caller's threads

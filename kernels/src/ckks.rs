@@ -33,4 +33,4 @@ pub use ciphertext::{Ciphertext, SeededCiphertext};
 pub use keys::{KeyRow, PublicKey, RowHeader};
 pub use noise::{Noise, NoiseBudget};
 pub use params::{Params, ParamsError, ParamsLiteral, PartKind, SecurityLevel};
-pub use plan::{Plan, PlanBuilder};
+pub use plan::{Plan, PlanBuilder, PlannedValue};

@@ -44,6 +44,7 @@ impl Cpu {
             name: processor_name(),
             // the other half of the memory is for the host: seeded keys, operands, the service
             memory_bytes: host_memory_bytes() / 2,
+            arena_bytes_max: u64::MAX,
             rows_max: GROUP_ROWS_MAX * threads * 4,
             batches_in_flight_max: 1,
             // twice the number of threads, so that a thread that finishes a short batch finds another batch

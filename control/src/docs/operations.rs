@@ -145,6 +145,9 @@ pub fn page(docs: &Docs) -> String {
 pub fn show_engine(usage: &Usage, devices: &[DeviceFacts]) {
     counter!("ango_bootstraps_total").absolute(usage.units_done);
     counter!("ango_batches_total").absolute(usage.batches_done);
+    for (found, count) in [("true", usage.inputs_found), ("false", usage.inputs_written)] {
+        counter!("ango_ciphertexts_on_device_total", "found" => found).absolute(count);
+    }
     for (name, value) in [
         ("ango_sessions", usage.sessions),
         ("ango_operations", usage.operations),

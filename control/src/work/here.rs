@@ -13,16 +13,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use api::{AccountId, OperationId};
-use engine::{Error, Failed, GateList, OPERATION_ROWS_MAX, OnErased, Params, Task};
+use engine::{Error, Failed, GateList, Names, OPERATION_ROWS_MAX, OnErased, Params, Task, ValueId};
 use parking_lot::Mutex;
+use sha2::{Digest as _, Sha256};
 use tokio::sync::{Semaphore, oneshot};
 
 pub use self::checkpoint::CHECKPOINT_BYTES_MAX;
 use self::listed::{ListedParts, Parts};
 use super::at_rest::{KeysAtRest, RestingKey};
 use super::bits::PlanCache;
-use super::key::{AccountDigests, KeyName, Share};
-use super::named::ResultHead;
+use super::key::{AccountDigests, KeyName, Operand, Share};
+use super::named::{NamedResult, ResultHead};
 use super::numbers::{NumbersShape, SharedPlaintexts};
 use super::open_keys::{NotOpen, OpenKeys, OpenedKey};
 use super::question::{Ending, Figures, GatesQuestion, Question, Work, WorkEnd, WorkError, Worker};
@@ -337,8 +338,10 @@ impl Here {
         ListedParts { parts: self.shared.parts.clone(), id: id.clone() }
     }
 
-    fn submit(&self, Work { id, question, deadline, .. }: Work, key: &Arc<EngineKey>) -> Result<Ending, WorkError> {
-        self.submit_task(id, self.task(question, &key.shape)?, deadline, key)
+    fn submit(&self, work: Work, key: &Arc<EngineKey>) -> Result<Ending, WorkError> {
+        let Work { id, question, deadline, results, .. } = work;
+        let names = names(&question, &results);
+        self.submit_task(id, self.task(question, &key.shape)?.with_names(names), deadline, key)
     }
 
     fn submit_task(
@@ -397,6 +400,22 @@ impl Here {
             _ => Err(WorkError::Unfit("the question is of another kind than the key".to_owned())),
         }
     }
+}
+
+/// The engine's names of the stored ciphertexts that an operation on numbers takes and makes. By these names, a device
+/// finds a ciphertext that an earlier operation has left there.
+fn names(question: &Question, results: &[NamedResult]) -> Names {
+    let Question::Numbers(numbers) = question else { return Names::default() };
+    Names {
+        inputs: numbers.operands.iter().map(|stored| value_of(&stored.operand)).collect(),
+        outputs: results.iter().map(|result| value_of(&result.operand)).collect(),
+    }
+}
+
+fn value_of(operand: &Operand) -> Option<ValueId> {
+    let Operand::Object(id) = operand else { return None };
+    let digest = Sha256::digest(id.as_str());
+    Some(ValueId(u128::from_be_bytes(digest[..16].try_into().expect("a digest has 32 bytes"))))
 }
 
 /// Finds a key at rest and opens it in the engine. The first key of a shape waits until the kernels for this shape are

@@ -149,7 +149,7 @@ impl Scheduler {
             if ended.running_rows > 0 {
                 self.leaving.insert(operation, ended);
             } else {
-                self.release_circuit(&ended);
+                self.release_circuit(&ended, outcome.is_ok());
             }
         }
         self.commands.push(Command::Finish { operation, outcome });

@@ -11,7 +11,7 @@ use crate::error::{CircuitBound, Error};
 use crate::fair::COST_OF_UNIT;
 use crate::ids::{DeviceId, OperationId};
 use crate::residency::PartState;
-use crate::work::Levels;
+use crate::work::{Levels, NamedInput, NamedSlots};
 
 /// The scheduler's record of a circuit besides its [`super::OperationBooks`].
 #[derive(Debug)]
@@ -23,10 +23,22 @@ pub(super) struct CircuitBooks {
     /// The device where the circuit's slots are reserved; `None` if the circuit waits for room.
     pub(super) home: Option<DeviceId>,
     /// The circuit's slots on that device, once its first rows have started.
-    pub(super) taken: Option<Arc<[u32]>>,
+    pub(super) taken: Option<Taken>,
+    /// Inputs and results with names.
+    pub(super) inputs: Vec<NamedInput>,
+    pub(super) results: Vec<NamedSlots>,
     /// Whether the circuit must restart as soon as none of its rows run any more.
     restarting: bool,
     pub(super) restarted: bool,
+}
+
+/// The slots of a circuit that has begun.
+#[derive(Clone, Debug)]
+pub(super) struct Taken {
+    /// For each slot of the circuit, the slot of the arena.
+    pub(super) slots: Arc<[u32]>,
+    /// The inputs that were in the arena already.
+    pub(super) there: Arc<[usize]>,
 }
 
 impl CircuitBooks {
@@ -59,21 +71,23 @@ impl Scheduler {
             Ok(home) => home,
             Err(error) => return self.commands.push(Command::Refuse { operation, error }),
         };
-        let Levels { ends, slots, host_bytes } = levels;
+        let Levels { ends, slots, host_bytes, inputs, results } = levels;
         self.totals.circuits += 1;
         self.totals.circuit_rows += count;
         self.totals.circuit_bytes += host_bytes;
         let books = self.session(session);
         books.circuit_rows += count;
         books.circuit_bytes += host_bytes;
-        let slot_bytes = books.slot_bytes;
-        self.devices[home.0].reserve(session, slots, slot_bytes);
+        let kind = books.slot_kind;
+        self.devices[home.0].reserve(session, slots, kind);
         let circuit = CircuitBooks {
             level_ends: ends,
             level: 0,
             host_bytes,
             home: Some(home),
             taken: None,
+            inputs,
+            results,
             restarting: false,
             restarted: false,
         };
@@ -121,9 +135,9 @@ impl Scheduler {
     /// Chooses the device for a circuit. The device must have room. The function prefers, in this order: a device other
     /// than `avoid`, a device with the key, the device with the least claimed memory.
     fn home_for(&self, circuit: &OperationBooks, avoid: Option<DeviceId>) -> Option<DeviceId> {
-        let (session, slot_bytes) = (circuit.session, self.sessions[&circuit.session].slot_bytes);
+        let (session, kind) = (circuit.session, self.sessions[&circuit.session].slot_kind);
         let devices = self.devices_for(circuit).map(|id| (id, &self.devices[id.0]));
-        let with_room = devices.filter(|(_, device)| device.has_room(session, circuit.slots, slot_bytes));
+        let with_room = devices.filter(|(_, device)| device.has_room(session, circuit.slots, kind));
         let best = with_room.min_by_key(|&(id, device)| {
             let no_key = device.residency.state_of_set(&circuit.key) == PartState::Absent;
             (Some(id) == avoid, no_key, device.claimed_bytes())
@@ -178,35 +192,40 @@ impl Scheduler {
         }
     }
 
-    /// Releases everything that a circuit holds.
-    pub(super) fn release_circuit(&mut self, operation: &OperationBooks) {
+    /// Releases everything that a circuit holds. `completed`: its inputs and results with names stay as values.
+    pub(super) fn release_circuit(&mut self, operation: &OperationBooks, completed: bool) {
         let circuit = operation.circuit.as_ref().expect("it is one");
         self.totals.circuit_rows -= operation.units.len();
         self.totals.circuit_bytes -= circuit.host_bytes;
         let books = self.sessions.get_mut(&operation.session).expect("the session is open");
         books.circuit_rows -= operation.units.len();
         books.circuit_bytes -= circuit.host_bytes;
+        let keeps = completed && !books.closing;
         if let Some(home) = circuit.home {
-            self.devices[home.0].unreserve(operation.session, operation.slots, circuit.taken.as_deref());
+            self.devices[home.0].end_circuit(operation.session, operation.slots, circuit, keeps);
         }
     }
 
     /// Returns the slots of a circuit whose rows start on `device`. If the circuit has not begun before, this device
     /// becomes its home, and the slots are taken there.
-    pub(super) fn begin(&mut self, operation: OperationId, device: DeviceId) -> Arc<[u32]> {
+    pub(super) fn begin(&mut self, operation: OperationId, device: DeviceId) -> Taken {
         let books = self.operations.get_mut(&operation).expect("it has not ended");
         let (session, slots, circuit) = (books.session, books.slots, books.circuit.as_mut().expect("it is one"));
         if let Some(taken) = &circuit.taken {
             return taken.clone();
         }
         let before = circuit.home.replace(device).expect("rows wait only while the circuit has a home");
-        let slot_bytes = self.sessions[&session].slot_bytes;
+        let kind = self.sessions[&session].slot_kind;
         if before != device {
-            self.devices[before.0].unreserve(session, slots, None);
-            self.devices[device.0].reserve(session, slots, slot_bytes);
+            self.devices[before.0].unreserve(session, slots);
+            self.devices[device.0].reserve(session, slots, kind);
         }
-        let taken = self.devices[device.0].take_slots(session, slots, slot_bytes);
-        self.circuit(operation).taken = Some(taken.clone());
+        // after a failure, nothing that the device had before is relied on
+        let inputs = if circuit.restarted { &[][..] } else { &circuit.inputs };
+        let taken = self.devices[device.0].begin_circuit(session, slots, kind, inputs);
+        circuit.taken = Some(taken.clone());
+        self.totals.inputs_found += taken.there.len() as u64;
+        self.totals.inputs_written += (circuit.inputs.len() - taken.there.len()) as u64;
         taken
     }
 
@@ -214,9 +233,9 @@ impl Scheduler {
     /// idle device with room.
     pub(super) fn may_run_on(&self, operation: &OperationBooks, circuit: &CircuitBooks, device: DeviceId) -> bool {
         let OperationBooks { session, slots, .. } = *operation;
-        let (at, slot_bytes) = (&self.devices[device.0], self.sessions[&session].slot_bytes);
+        let (at, kind) = (&self.devices[device.0], self.sessions[&session].slot_kind);
         circuit.home == Some(device)
-            || (circuit.taken.is_none() && at.running().next().is_none() && at.has_room(session, slots, slot_bytes))
+            || (circuit.taken.is_none() && at.running().next().is_none() && at.has_room(session, slots, kind))
     }
 
     fn circuit(&mut self, operation: OperationId) -> &mut CircuitBooks {
@@ -253,13 +272,14 @@ impl Scheduler {
         let books = self.operations.get_mut(&operation).expect("it has not ended");
         books.finished_rows = 0;
         let (session, slots, circuit) = (books.session, books.slots, books.circuit.as_mut().expect("it is one"));
-        let (home, taken) = (circuit.home.take(), circuit.taken.take());
-        circuit.restarted |= taken.is_some();
-        (circuit.restarting, circuit.level) = (false, 0);
+        let (home, began) = (circuit.home.take(), circuit.taken.is_some());
         if let Some(home) = home {
-            self.devices[home.0].unreserve(session, slots, taken.as_deref());
+            self.devices[home.0].end_circuit(session, slots, circuit, false);
         }
-        if taken.is_some() {
+        circuit.taken = None;
+        circuit.restarted |= began;
+        (circuit.restarting, circuit.level) = (false, 0);
+        if began {
             self.commands.push(Command::Restart(operation));
         }
         if !self.house(operation, home) {
@@ -271,8 +291,8 @@ impl Scheduler {
     fn house(&mut self, operation: OperationId, avoid: Option<DeviceId>) -> bool {
         let OperationBooks { session, slots, .. } = self.operations[&operation];
         let Some(home) = self.home_for(&self.operations[&operation], avoid) else { return false };
-        let slot_bytes = self.sessions[&session].slot_bytes;
-        self.devices[home.0].reserve(session, slots, slot_bytes);
+        let kind = self.sessions[&session].slot_kind;
+        self.devices[home.0].reserve(session, slots, kind);
         self.circuit(operation).home = Some(home);
         self.enqueue_level(operation);
         true

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::values::Values;
 use super::windows::{CallLevels, LevelPaces};
 use super::{DeviceLimits, OperationBooks, Scheduler};
 use crate::batch::Batch;
@@ -11,7 +12,7 @@ use crate::error::Error;
 use crate::ids::{BatchId, DeviceId, OperationId, Prepared, SessionId};
 use crate::residency::Residency;
 use crate::slots::Slots;
-use crate::work::{LIST_SLOTS_OF_A_ROW_MAX, LIST_SLOTS_OF_A_UNIT_MAX};
+use crate::work::{LIST_SLOTS_OF_A_ROW_MAX, LIST_SLOTS_OF_A_UNIT_MAX, SlotKind};
 
 /// Number of failures without a success after which a device is taken out of service, if another device has not failed.
 pub(super) const FAILURES_MAX: u32 = 3;
@@ -80,9 +81,11 @@ pub(super) struct Call {
 
 /// A session's arena. The arena exists while it is in use or reserved, and is kept for some time afterwards.
 #[derive(Debug)]
-struct ArenaBooks {
-    slot_bytes: u64,
+pub(super) struct ArenaBooks {
+    kind: SlotKind,
     slots: Slots,
+    /// Ciphertexts that later circuits may use.
+    pub(super) values: Values,
     /// Slots of all circuits that have their home here, whether they have begun or not.
     reserved: usize,
     /// The time at which an idle arena is freed.
@@ -91,7 +94,12 @@ struct ArenaBooks {
 
 impl ArenaBooks {
     fn bytes(&self) -> u64 {
-        self.slots.capacity() as u64 * self.slot_bytes
+        self.slots.capacity() as u64 * self.kind.bytes
+    }
+
+    /// Whether no rows and no circuits have slots. Values may have some.
+    fn is_unused(&self) -> bool {
+        self.slots.used() == self.values.slots()
     }
 }
 
@@ -179,106 +187,136 @@ impl DeviceBooks {
     }
 
     /// Largest number of slots that rows of lists in running batches can take.
-    fn list_slots_max(&self) -> usize {
+    pub(super) fn list_slots_max(&self, kind: SlotKind) -> usize {
         let of_a_batch = LIST_SLOTS_OF_A_UNIT_MAX * self.limits.batch_units_max;
-        self.limits.batches_in_flight_max * of_a_batch.max(LIST_SLOTS_OF_A_ROW_MAX)
+        let of_all = self.limits.batches_in_flight_max * of_a_batch.max(LIST_SLOTS_OF_A_ROW_MAX);
+        if kind.for_lists { of_all } else { 0 }
     }
 
-    /// Number of slots claimed for an arena, if `more` slots are reserved in it. A session without circuits claims no
-    /// slots, because its running batches bound the size of its arena.
+    /// Number of slots claimed for an arena, if `more` slots are reserved in it. An arena that is kept for later
+    /// circuits claims no slots. A session with lists and without circuits claims none, because its running batches
+    /// bound the size of its arena.
     fn claim(&self, arena: &ArenaBooks, more: usize) -> usize {
         let (reserved, capacity) = (arena.reserved + more, arena.slots.capacity());
-        if reserved == 0 && capacity <= self.list_slots_max() {
+        let for_lists = self.list_slots_max(arena.kind);
+        if reserved == 0 && (arena.idle_until.is_some() || capacity <= for_lists) {
             return 0;
         }
-        capacity.max(self.list_slots_max() + reserved)
+        capacity.max(for_lists + reserved)
     }
 
-    fn claims_but_of(&self, session: SessionId) -> u64 {
+    fn claimed_bytes_of(&self, arena: &ArenaBooks) -> u64 {
+        self.claim(arena, 0) as u64 * arena.kind.bytes
+    }
+
+    pub(super) fn claims_but_of(&self, session: SessionId) -> u64 {
         let others = self.arenas.iter().filter(|&(&other, _)| other != session);
-        others.map(|(_, arena)| self.claim(arena, 0) as u64 * arena.slot_bytes).sum()
+        others.map(|(_, arena)| self.claimed_bytes_of(arena)).sum()
     }
 
     /// Number of bytes that are claimed for all arenas.
     pub(super) fn claimed_bytes(&self) -> u64 {
-        self.arenas.values().map(|arena| self.claim(arena, 0) as u64 * arena.slot_bytes).sum()
+        self.arenas.values().map(|arena| self.claimed_bytes_of(arena)).sum()
     }
 
     /// Number of bytes that a circuit claims on an otherwise empty device.
-    pub(super) fn bytes_alone(&self, slots: usize, slot_bytes: u64) -> u64 {
-        (self.list_slots_max() as u64).saturating_add(slots as u64).saturating_mul(slot_bytes)
+    pub(super) fn bytes_alone(&self, slots: usize, kind: SlotKind) -> u64 {
+        (self.list_slots_max(kind) as u64).saturating_add(slots as u64).saturating_mul(kind.bytes)
     }
 
     /// Whether a circuit of this many slots may have its home here.
-    pub(super) fn has_room(&self, session: SessionId, slots: usize, slot_bytes: u64) -> bool {
+    pub(super) fn has_room(&self, session: SessionId, slots: usize, kind: SlotKind) -> bool {
         let claimed = match self.arenas.get(&session) {
-            Some(arena) => self.claim(arena, slots) as u64 * slot_bytes,
-            None => self.bytes_alone(slots, slot_bytes),
+            Some(arena) => self.claim(arena, slots) as u64 * kind.bytes,
+            None => self.bytes_alone(slots, kind),
         };
         self.claims_but_of(session).saturating_add(claimed) <= self.limits.arena_bytes_max
     }
 
     /// Reserves slots for a circuit with its home here.
-    pub(super) fn reserve(&mut self, session: SessionId, slots: usize, slot_bytes: u64) {
+    pub(super) fn reserve(&mut self, session: SessionId, slots: usize, kind: SlotKind) {
         self.not_idle(session);
-        self.arena(session, slot_bytes).reserved += slots;
+        self.arena(session, kind).reserved += slots;
     }
 
     /// Cancels the reservation of a circuit that leaves.
-    pub(super) fn unreserve(&mut self, session: SessionId, slots: usize, taken: Option<&[u32]>) {
-        self.arenas.get_mut(&session).expect("it was reserved").reserved -= slots;
-        self.give_back(session, taken.unwrap_or(&[]));
+    pub(super) fn unreserve(&mut self, session: SessionId, slots: usize) {
+        self.arena_of(session).reserved -= slots;
+        self.give_back(session, &[]);
     }
 
-    fn arena(&mut self, session: SessionId, slot_bytes: u64) -> &mut ArenaBooks {
+    /// The arena of a session that has reserved or taken slots.
+    pub(super) fn arena_of(&mut self, session: SessionId) -> &mut ArenaBooks {
+        self.arenas.get_mut(&session).expect("the session has an arena")
+    }
+
+    pub(super) fn arena_if_any(&mut self, session: SessionId) -> Option<&mut ArenaBooks> {
+        self.arenas.get_mut(&session)
+    }
+
+    pub(super) fn arena(&mut self, session: SessionId, kind: SlotKind) -> &mut ArenaBooks {
         self.arenas.entry(session).or_insert_with(|| ArenaBooks {
-            slot_bytes,
+            kind,
             slots: Slots::default(),
+            values: Values::default(),
             reserved: 0,
             idle_until: None,
         })
     }
 
     /// Takes slots for a part of a batch, or for a circuit that begins.
-    pub(super) fn take_slots(&mut self, session: SessionId, count: usize, slot_bytes: u64) -> Arc<[u32]> {
+    pub(super) fn take_slots(&mut self, session: SessionId, count: usize, kind: SlotKind) -> Arc<[u32]> {
         self.not_idle(session);
-        let arena = self.arena(session, slot_bytes);
-        let (needed, capacity, reserved) = (arena.slots.used() + count, arena.slots.capacity(), arena.reserved);
+        let with_values = self.slots_with_values(session, kind);
+        let needed = loop {
+            let arena = self.arena(session, kind);
+            let needed = arena.slots.used() + count;
+            if needed <= arena.slots.capacity().max(with_values) || !self.drop_oldest_value(session) {
+                break needed;
+            }
+        };
+        let arena = self.arena(session, kind);
+        let (capacity, reserved) = (arena.slots.capacity(), arena.reserved);
         if needed > capacity {
             // Each growth adds a chunk of memory, and on some cards copies the arena. The capacity is doubled, so that
             // an arena seldom grows.
             let (wanted, room) = if reserved > 0 {
                 let unclaimed = self.limits.arena_bytes_max.saturating_sub(self.claims_but_of(session));
-                (reserved.max(2 * capacity), (unclaimed / slot_bytes) as usize)
+                (reserved.max(2 * capacity), (unclaimed / kind.bytes) as usize)
             } else {
-                (2 * capacity, self.list_slots_max())
+                (2 * capacity, self.list_slots_max(kind))
             };
-            self.arena(session, slot_bytes).slots.grow(needed.max(wanted.min(room)));
+            // no arena grows beyond what is kept only because values are in it
+            let room = if needed <= with_values { room.min(with_values) } else { room };
+            self.arena(session, kind).slots.grow(needed.max(wanted.min(room)));
         }
-        self.arena(session, slot_bytes).slots.take(count)
+        self.arena(session, kind).slots.take(count)
     }
 
     /// Gives back the slots of ended rows or of an ended circuit.
     pub(super) fn give_back(&mut self, session: SessionId, slots: &[u32]) {
-        let arena = self.arenas.get_mut(&session).expect("slots are given back once");
+        let arena = self.arena_of(session);
         arena.slots.give_back(slots);
-        if arena.slots.used() == 0 {
+        if arena.is_unused() {
             self.emptied.insert(session);
         }
     }
 
-    /// Keeps an emptied arena until `until`, for the session's next list. Returns false if the arena must be freed
-    /// instead, because circuits have reserved slots in it, or because it is too large or is on a device out of
-    /// service. Kept arenas take at most a quarter of [`DeviceLimits::arena_bytes_max`] and claim nothing.
+    /// Keeps an emptied arena until `until`, for the session's next list, or for a circuit that finds values in it.
+    /// Returns false if the arena must be freed instead, because circuits have reserved slots in it, or because it is
+    /// too large or is on a device out of service. Kept arenas take at most a quarter of
+    /// [`DeviceLimits::arena_bytes_max`] and claim nothing.
     pub(super) fn keep_idle(&mut self, session: SessionId, until: Duration) -> bool {
-        let (list_slots_max, bytes_max) = (self.list_slots_max(), self.limits.arena_bytes_max / 4);
-        let Some(arena) = self.arenas.get_mut(&session).filter(|arena| arena.slots.used() == 0) else { return true };
-        let for_lists = arena.reserved == 0 && arena.slots.capacity() <= list_slots_max;
-        if !for_lists || self.failure.is_some() || arena.bytes() > bytes_max {
+        let Some(arena) = self.arenas.get(&session).filter(|arena| arena.is_unused()) else { return true };
+        let too_large = arena.kind.for_lists && arena.slots.capacity() > self.list_slots_max(arena.kind);
+        let too_large = too_large || arena.bytes() > self.limits.arena_bytes_max / 4;
+        if arena.reserved > 0 || too_large || self.failure.is_some() {
             return false;
         }
+        let arena = self.arena_of(session);
         arena.idle_until = Some(until);
-        self.idle_bytes += arena.bytes();
+        let bytes = arena.bytes();
+        self.idle_bytes += bytes;
         self.idle.insert((until, session));
         true
     }
@@ -307,13 +345,16 @@ impl DeviceBooks {
         }
     }
 
-    /// Removes the session's arena from the records if it is empty. Returns true if device memory must be freed.
+    /// Removes the session's arena from the records if nothing but values is in it. Returns true if device memory must be
+    /// freed.
     pub(super) fn strike_arena(&mut self, session: SessionId) -> bool {
         self.emptied.remove(&session);
-        if self.arenas.get(&session).is_none_or(|arena| arena.slots.used() > 0) {
+        if self.arenas.get(&session).is_none_or(|arena| !arena.is_unused()) {
             return false;
         }
         self.not_idle(session);
+        self.drop_values(session);
+        self.emptied.remove(&session);
         let arena = self.arenas.get_mut(&session).expect("it was just there");
         let existed = std::mem::take(&mut arena.slots).capacity() > 0;
         if arena.reserved == 0 {
@@ -391,8 +432,8 @@ impl Scheduler {
 
     /// The bytes that a circuit claims on an otherwise empty device, and the device's bound.
     pub(super) fn arena_bytes_alone(&self, circuit: &OperationBooks, device: DeviceId) -> (u64, u64) {
-        let (books, slot_bytes) = (&self.devices[device.0], self.sessions[&circuit.session].slot_bytes);
-        (books.bytes_alone(circuit.slots, slot_bytes), books.limits.arena_bytes_max)
+        let (books, kind) = (&self.devices[device.0], self.sessions[&circuit.session].slot_kind);
+        (books.bytes_alone(circuit.slots, kind), books.limits.arena_bytes_max)
     }
 
     /// Size of a part on a device, among the parts that the session needs.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::circuits::Taken;
 use super::devices::{Call, Loading};
 use super::windows::{CallLevels, Kind};
 use super::{Command, OperationBooks, QueuedRows, Scheduler};
@@ -328,16 +329,17 @@ impl Scheduler {
         started.running_rows += end - rows.start;
         let Some(circuit) = &started.circuit else {
             let count = started.list_slots[rows.clone()].iter().map(|&slots| slots as usize).sum();
-            let slot_bytes = self.sessions[&session].slot_bytes;
-            let slots = self.devices[device.0].take_slots(session, count, slot_bytes);
+            let kind = self.sessions[&session].slot_kind;
+            let slots = self.devices[device.0].take_slots(session, count, kind);
             let retried = failed_on.is_some();
-            return BatchPart { operation, rows: taken.rows, retried, slots, completes: false };
+            let (there, completes) = ([].into(), false);
+            return BatchPart { operation, rows: taken.rows, retried, slots, there, completes };
         };
         let retried = failed_on.is_some() || circuit.restarted;
         taken.rows.end = end;
-        let slots = self.begin(operation, device);
+        let Taken { slots, there } = self.begin(operation, device);
         let completes = self.circuit_rows_started(operation, end);
-        BatchPart { operation, rows: taken.rows, retried, slots, completes }
+        BatchPart { operation, rows: taken.rows, retried, slots, there, completes }
     }
 
     /// Returns the end of the rows that start with these rows: further levels of a circuit, if these rows end a level.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::batch::Batch;
 use crate::error::Error;
 use crate::ids::{AccountId, BatchId, DeviceId, OperationId, ParamsId, Prepared, SessionId};
-use crate::work::Work;
+use crate::work::{SlotKind, Work};
 
 /// The bounds that a scheduler enforces. They follow from a [`crate::Config`] and from the devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,8 +107,8 @@ pub enum Event {
         host_bytes: u64,
         /// For each device, the size of each part of the prepared key, in bytes.
         device_bytes: Vec<Vec<u64>>,
-        /// Size of a slot of the session's arenas, in bytes.
-        slot_bytes: u64,
+        /// The slots of the session's arenas.
+        slot_kind: SlotKind,
     },
     /// A caller submits an operation. The same step either refuses the operation by [`Command::Refuse`] or accepts it.
     Submitted {

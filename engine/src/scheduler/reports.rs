@@ -138,6 +138,7 @@ impl Scheduler {
                 RowsOwner::List => self.list_failed(&batch, part, &failure),
             }
         }
+        self.devices[batch.device.0].drop_values(batch.session);
         if failure.cause == Cause::OutOfMemory {
             // the key that the second try needs is pinned while all other keys are evicted
             self.devices[batch.device.0].residency.pin(&batch.key);
@@ -224,7 +225,7 @@ impl Scheduler {
             left.running_rows -= rows;
             if left.running_rows == 0 {
                 let left = self.leaving.remove(&part.operation).expect("it was just there");
-                self.release_circuit(&left);
+                self.release_circuit(&left, false);
             }
             return RowsOwner::Ended;
         }

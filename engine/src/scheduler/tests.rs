@@ -5,11 +5,12 @@ mod aside;
 mod circuits;
 mod parts;
 mod side_by_side;
+mod values;
 mod watchdog;
 
 use std::time::Duration;
 
-use super::{Cause, Command, DeviceLimits, Event, Failure, Finished, Form, Scheduler, SchedulerLimits, Work};
+use super::{Cause, Command, DeviceLimits, Event, Failure, Finished, Form, Scheduler, SchedulerLimits, SlotKind, Work};
 use crate::batch::Batch;
 use crate::error::Error;
 use crate::ids::{AccountId, BatchId, DeviceId, OperationId, ParamsId, PartId, Prepared, SessionId};
@@ -26,6 +27,9 @@ const SILENCE: Duration = Duration::from_secs(60);
 fn op(number: u64) -> OperationId {
     OperationId(number)
 }
+
+/// Slots of a byte.
+const SLOTS: SlotKind = SlotKind { bytes: 1, for_lists: true };
 
 /// The only device.
 const ONE: DeviceId = DeviceId(0);
@@ -89,7 +93,7 @@ fn opening(session: SessionId, host_bytes: u64, device_bytes: Vec<u64>) -> Event
     let device_bytes: Vec<_> = device_bytes.into_iter().map(|bytes| vec![bytes]).collect();
     let (account, unit_costs) = (AccountId(u128::from(session.0)), vec![32; device_bytes.len()]);
     let tables = None;
-    Event::Opened { session, account, weight: 1, unit_costs, tables, host_bytes, device_bytes, slot_bytes: 1 }
+    Event::Opened { session, account, weight: 1, unit_costs, tables, host_bytes, device_bytes, slot_kind: SLOTS }
 }
 
 /// A list whose rows have these numbers of units.

@@ -133,10 +133,11 @@ impl<'a> Assembly<'a> {
     }
 
     fn add_numbers(&mut self, part: &'a BatchPart, numbers: &'a PlannedNumbers) {
-        let PlannedNumbers { plan, inputs, parts } = numbers;
+        let PlannedNumbers { plan, inputs, parts, .. } = numbers;
         let begins = part.rows.start == 0;
         if begins {
-            let given = plan.inputs().map(|input| &input.slots).zip(inputs.iter().map(|words| &words[..]));
+            let given = plan.inputs().map(|input| &input.slots).zip(inputs.iter().map(|words| &words[..])).enumerate();
+            let given = given.filter(|(at, _)| !part.there.contains(at)).map(|(_, given)| given);
             for (slots, words) in given.chain(plan.plains().iter().map(|(slots, words)| (slots, &words[..]))) {
                 for (&slot, row) in slots.iter().zip(words.chunks_exact(self.row_words)) {
                     self.writes.push((part.slots[slot as usize], row.into()));
@@ -148,8 +149,8 @@ impl<'a> Assembly<'a> {
                 self.parts.push(of);
             }
         }
-        let (steps, slots, completes) = (part.rows.clone(), &part.slots[..], part.completes);
-        self.plans.push(PlannedSteps { plan, steps, slots, begins, completes });
+        let BatchPart { slots, there, completes, .. } = part;
+        self.plans.push(PlannedSteps { plan, steps: part.rows.clone(), slots, begins, there, completes: *completes });
     }
 
     /// Adds writes of ciphertexts of the list to these slots, beginning with ciphertext `first`.
@@ -258,7 +259,14 @@ mod tests {
 
     fn part(gates: usize, slots: impl Iterator<Item = u32>) -> BatchPart {
         let slots = slots.collect();
-        BatchPart { operation: OperationId(0), rows: 0..gates, retried: false, slots, completes: false }
+        BatchPart {
+            operation: OperationId(0),
+            rows: 0..gates,
+            retried: false,
+            slots,
+            there: [].into(),
+            completes: false,
+        }
     }
 
     fn assembly<'a>(list: &'a GateList, part: &BatchPart) -> Assembly<'a> {

@@ -60,6 +60,9 @@ pub struct PlannedSteps<'a> {
     /// Whether inputs and plaintexts were just written, in the order of [`crate::ring::Ring::forward`], and no step
     /// has read them yet.
     pub begins: bool,
+    /// If the steps begin: the indices of the inputs that were not written, because an earlier plan has left them in
+    /// their slots, as an input or as an output. They are in the device's order.
+    pub there: &'a [usize],
     /// Whether these steps complete the plan. If so, the outputs are read after the steps, in the order of
     /// [`crate::ring::Ring::forward`].
     pub completes: bool,

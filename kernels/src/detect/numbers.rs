@@ -100,7 +100,7 @@ fn outputs<B: Backend + Arithmetic>(backend: &B, plan: &Plan) -> Result<Vec<u32>
     }
     let slots: Vec<u32> = (0..plan.slots() as u32).collect();
     let steps = 0..plan.steps().len();
-    let plans = [PlannedSteps { plan, steps, slots: &slots, begins: true, completes: true }];
+    let plans = [PlannedSteps { plan, steps, slots: &slots, begins: true, there: &[], completes: true }];
     let parts = parts.iter().map(|(kind, part)| (*kind, part)).collect();
     let batch = KeyedSteps { tables: &tables, parts, arena: &mut arena, plans: &plans };
     backend.finish(backend.run(&mut [batch])?)

@@ -5,9 +5,11 @@
 
 use std::sync::{Arc, OnceLock};
 
+use client::ckks::{joint_rotation_parts, matrix_product_parts, power_of_two_steps};
 use kernels::ckks::noise::Noise;
+use kernels::ckks::operation::{self, Operand, Operation, Request};
 use kernels::ckks::plaintexts::Plaintexts;
-use kernels::ckks::plan::{Term, Value};
+use kernels::ckks::plan::{Step, Term, Value};
 use kernels::ckks::weights::Weights;
 use kernels::ckks::{
     Arithmetic, KeyedSteps, Params, ParamsLiteral, PartKind, PartShape, Plan, PlanBuilder, PlannedSteps, SecurityLevel,
@@ -16,13 +18,12 @@ use kernels::ckks::{
 use kernels::cpu::{Cpu, Isa};
 use kernels::{Backend, Card, Result};
 use rand_chacha::rand_core::Rng;
+use tests_compute::counted::Counted;
 use tests_compute::host_cuda::HostCuda;
-use tests_extent::Extent;
 
 use crate::Case;
 use crate::device::Device;
 use crate::fixtures::{Bodies, generator};
-use crate::together::Counted;
 
 /// The degree, the bits of the scale, the depth, and whether the chain has the levels of bootstrapping. Some chains are
 /// nested and some are not. The keys have one or several special primes.
@@ -55,6 +56,8 @@ enum Given {
     EachLevel,
     /// One call for all levels of both keys.
     Together,
+    /// A plan for each level. Each finds its inputs where the plan of the level before has left them.
+    InPlans,
 }
 
 fn params((poly_degree, scale_bits, max_depth, bootstrap): Setting) -> Params {
@@ -83,6 +86,19 @@ fn arena_slots(plan: &Plan) -> Vec<u32> {
     (0..plan.slots() as u32).rev().map(|slot| slot + 3).collect()
 }
 
+/// The parts of a key that a plan needs. Images that are summed need parts of one level.
+fn parts_of(plan: &Plan) -> Vec<(PartKind, usize)> {
+    let mut parts = plan.parts();
+    for planned in plan.steps() {
+        let Step::AddImages { elements, .. } = &planned.step else { continue };
+        let is_needed = |kind: PartKind| elements.iter().any(|&element| kind == PartKind::Galois(element));
+        let needed = parts.iter().filter(|(kind, _)| is_needed(*kind));
+        let highest = needed.map(|&(_, level)| level).max().expect("the plan names the parts of its steps");
+        parts.iter_mut().filter(|(kind, _)| is_needed(*kind)).for_each(|(_, level)| *level = highest);
+    }
+    parts
+}
+
 impl<B: Backend + Arithmetic> Run<B> {
     fn new(backend: &B, tables: &B::Tables, plan: &Plan, bodies: Bodies, seed: u64) -> Run<B> {
         let (params, n) = (plan.params(), plan.params().n());
@@ -99,20 +115,26 @@ impl<B: Backend + Arithmetic> Run<B> {
             }
             (kind, part)
         };
-        let parts = plan.parts().into_iter().map(part).collect();
-        let mut arena = backend.arena(n, plan.slots() + 3).expect("room");
-        let slots = arena_slots(plan);
+        let parts = parts_of(plan).into_iter().map(part).collect();
+        let arena = backend.arena(n, plan.slots() + 3).expect("room");
         let inputs = plan.inputs().enumerate().map(|(at, input)| {
             let primes = &params.level(input.level).primes;
             let words = words(input.slots.len() * n, |at| bound(primes, at), bodies, seed + 100 + at as u64);
             (input.slots.clone(), words)
         });
-        for (of_plan, words) in inputs.chain(plan.plains().iter().cloned()) {
-            for (&slot, row) in of_plan.iter().zip(words.chunks_exact(n)) {
-                backend.write(&mut arena, slots[slot as usize], row).expect("a copy");
+        let mut run = Run { parts, arena };
+        run.write(backend, plan, inputs.chain(plan.plains().iter().cloned()));
+        run
+    }
+
+    /// Writes words to slots of the plan.
+    fn write(&mut self, backend: &B, plan: &Plan, all: impl Iterator<Item = (Vec<u32>, Vec<u32>)>) {
+        let slots = arena_slots(plan);
+        for (of_plan, words) in all {
+            for (&slot, row) in of_plan.iter().zip(words.chunks_exact(plan.params().n())) {
+                backend.write(&mut self.arena, slots[slot as usize], row).expect("a copy");
             }
         }
-        Run { parts, arena }
     }
 
     fn batch<'a>(&'a mut self, tables: &'a B::Tables, plans: &'a [PlannedSteps<'a>]) -> KeyedSteps<'a, B> {
@@ -128,7 +150,7 @@ fn outputs<B: Backend + Arithmetic>(backend: &B, plan: &Plan, bodies: Bodies, gi
     let slots = arena_slots(plan);
     let steps = |first: usize, end: usize| {
         let (begins, completes) = (first == 0, end == plan.steps().len());
-        [PlannedSteps { plan, steps: first..end, slots: &slots, begins, completes }]
+        [PlannedSteps { plan, steps: first..end, slots: &slots, begins, there: &[], completes }]
     };
     match given {
         Given::EachLevel => {
@@ -145,6 +167,24 @@ fn outputs<B: Backend + Arithmetic>(backend: &B, plan: &Plan, bodies: Bodies, gi
             }
             Ok(found)
         }
+        Given::InPlans => {
+            let mut found = Vec::new();
+            let levels = plan.level_ends().len();
+            for run in &mut runs {
+                for level in 0..levels {
+                    let part = plan.part(level..level + 1);
+                    let there: Vec<usize> = if level == 0 { Vec::new() } else { (0..part.inputs().len()).collect() };
+                    if level > 0 {
+                        run.write(backend, plan, part.plains().iter().cloned());
+                    }
+                    let (steps, completes) = (0..part.steps().len(), level + 1 == levels);
+                    let steps =
+                        [PlannedSteps { plan: &part, steps, slots: &slots, begins: true, there: &there, completes }];
+                    found.extend(backend.finish(backend.run(&mut [run.batch(&tables, &steps)])?)?);
+                }
+            }
+            Ok(found)
+        }
         Given::Together => {
             let steps = steps(0, plan.steps().len());
             let mut batches: Vec<KeyedSteps<'_, B>> = runs.iter_mut().map(|run| run.batch(&tables, &steps)).collect();
@@ -155,7 +195,8 @@ fn outputs<B: Backend + Arithmetic>(backend: &B, plan: &Plan, bodies: Bodies, gi
 
 impl NumbersCase {
     fn new((setting, make): (Setting, Make)) -> NumbersCase {
-        let (bodies, given) = (&[Bodies::Random, Bodies::Largest], &[Given::Together, Given::EachLevel]);
+        let bodies = &[Bodies::Random, Bodies::Largest];
+        let given = &[Given::Together, Given::EachLevel, Given::InPlans];
         NumbersCase { plan: make(&params(setting)), bodies, given, expected: OnceLock::new() }
     }
 
@@ -202,8 +243,14 @@ impl NumbersCase {
         let expected = &self.expected()[0];
         for turn in 0..turns {
             let mut run = Run::new(backend, &tables, plan, self.bodies[0], 1 + turn % 2);
-            let steps =
-                [PlannedSteps { plan, steps: 0..plan.steps().len(), slots: &slots, begins: true, completes: true }];
+            let steps = [PlannedSteps {
+                plan,
+                steps: 0..plan.steps().len(),
+                slots: &slots,
+                begins: true,
+                there: &[],
+                completes: true,
+            }];
             let pending = backend.run(&mut [run.batch(&tables, &steps)]).expect("the steps run");
             let found = backend.finish(pending).expect("the steps run");
             let half = (turn % 2) as usize * found.len();
@@ -372,10 +419,41 @@ fn refreshed(params: &Params) -> Plan {
     builder.finish(&[refreshed])
 }
 
+/// A product of a matrix and a vector, as a client may ask for with these parts of a key.
+fn product_of_matrix(params: &Params, operation: Operation, plain: Option<&[f64]>) -> Plan {
+    let level = params.level_max();
+    let mut parts = vec![(PartKind::Relinearization, level)];
+    parts.extend(client::ckks::rotations(params, &power_of_two_steps(params, false), level));
+    parts.extend(matrix_product_parts(params).into_iter().chain(joint_rotation_parts(params)));
+    let operand = Operand { level, scale: params.level(level).scale, noise: NOISE };
+    let operands = vec![operand; operation.operands()];
+    let request = Request {
+        operation,
+        operands: &operands,
+        plain,
+        coefficients: None,
+        steps: None,
+        scale_stable: true,
+        parts: &parts,
+    };
+    operation::plan(&Plaintexts::new(params), params, &request).expect("the operation is allowed")
+}
+
+fn encrypted_matrix(params: &Params) -> Plan {
+    product_of_matrix(params, Operation::Matmul, None)
+}
+
+fn plain_matrix(params: &Params) -> Plan {
+    let matrix: Vec<f64> = (0..16 * 16).map(|at| f64::from(at).sin()).collect();
+    product_of_matrix(params, Operation::MatmulPlain, Some(&matrix))
+}
+
 /// A case of a stem: the stem, the kind of steps, the parameters, and the plan.
 type Listed = (&'static str, &'static str, Setting, Make);
 
-const CASES: [Listed; 20] = [
+const CASES: [Listed; 22] = [
+    ("ntt_rows", "a product with an encrypted matrix", SMALL, encrypted_matrix),
+    ("ntt_columns", "a product with a plain matrix", SMALL, plain_matrix),
     ("pointwise", "a polynomial", SMALL, polynomial_of),
     ("pointwise", "sums", SMALL, sums),
     ("pointwise", "sums of a long row", SPLIT, sums),
@@ -462,7 +540,7 @@ fn stays_on_the_card(_: &Device) {
     let tables = backend.make_tables(plan.params()).expect("room");
     let of_inputs: usize = plan.inputs().map(|input| input.slots.len()).sum();
     let digits = |(kind, level): (PartKind, usize)| plan.params().digits(kind, level).len();
-    let of_key: usize = plan.parts().into_iter().map(digits).sum();
+    let of_key: usize = parts_of(plan).into_iter().map(digits).sum();
     backend.gpu().taken();
     let mut run = Run::new(&backend, &tables, plan, Bodies::Random, 1);
     let [_, written, _] = backend.gpu().taken();
@@ -470,7 +548,7 @@ fn stays_on_the_card(_: &Device) {
     for window in 0..windows {
         let steps = window * CHAIN / windows..(window + 1) * CHAIN / windows;
         let (begins, completes) = (steps.start == 0, steps.end == CHAIN);
-        let steps = [PlannedSteps { plan, steps, slots: &slots, begins, completes }];
+        let steps = [PlannedSteps { plan, steps, slots: &slots, begins, there: &[], completes }];
         found = backend.finish(backend.run(&mut [run.batch(&tables, &steps)]).expect("launches")).expect("words");
         assert_eq!(found.is_empty(), !completes, "only the answer is read");
         let [_, uploads, waits] = backend.gpu().taken();
@@ -505,15 +583,15 @@ pub fn cases() -> impl Iterator<Item = Case> {
         })
     };
     let whole = CASES.into_iter().map(move |listed| case(NumbersCase::new, listed));
-    // the emulated card would take minutes for the first, and software Vulkan for the second
+    // the emulated card would take minutes for both
     let on_cards = |device: &Device| device.is_gpu() && !device.small_only;
     let secure_product = Case {
         on: |device| device.name == "wgpu-software" || (device.is_gpu() && !device.small_only),
         ..case(NumbersCase::brief, ("ntt_rows", "a product of a deep chain", SMALL, secure_product))
     };
-    let soaks = matches!(Extent::named(), Extent::Soak);
+    // its 2212 slots need 290 MB, and software Vulkan has buffers of 128 MiB
     let secure_bootstrap = Case {
-        on: if soaks { |device| device.name == "wgpu-software" } else { on_cards },
+        on: on_cards,
         ..case(NumbersCase::brief, ("ntt_rows", "a bootstrap of degree 32768", SMALL, secure_bootstrap))
     };
     let little = Case {

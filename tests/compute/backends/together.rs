@@ -1,16 +1,15 @@
 //! Batches of several keys in one call. Each must give the words that it gives alone on a CPU, whatever the number, the
 //! sizes and the parameters of the other batches.
 
-use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use kernels::cpu::{Cpu, Isa};
-use kernels::gpu::{Arena, Gpu, Launch, Properties, Source};
+use kernels::gpu::{Arena, Source};
 use kernels::tfhe::gpu::Key;
 use kernels::tfhe::{EvaluationKey, Gate, Gates, KeyedGates, LevelEnd, NO_CELLS, SlotGate};
 use kernels::{Backend, Card, Error, Result};
 use rand_chacha::rand_core::Rng;
+use tests_compute::counted::Counted;
 use tests_compute::host_cuda::HostCuda;
 
 use crate::Case;
@@ -281,79 +280,6 @@ fn few(backend: &AnyBackend) {
     let one = [Session::new(&keys[0], &[Gate::And], &[], 0), Session::new(&keys[1], &[Gate::Or], &[4, 0], 1)];
     check(backend, &one);
     check(backend, &[]);
-}
-
-/// An emulated card that counts launches, uploads and waits.
-pub struct Counted {
-    host: HostCuda,
-    /// Largest size of a buffer of scratch memory, in words.
-    scratch_words_max: usize,
-    launches: AtomicUsize,
-    uploads: AtomicUsize,
-    waits: AtomicUsize,
-}
-
-impl Counted {
-    pub fn new(host: HostCuda) -> Counted {
-        let [launches, uploads, waits] = [0; 3].map(AtomicUsize::new);
-        Counted { host, scratch_words_max: usize::MAX, launches, uploads, waits }
-    }
-
-    /// A card whose buffers of scratch memory have at most this many words.
-    pub fn with_scratch(self, scratch_words_max: usize) -> Counted {
-        Counted { scratch_words_max, ..self }
-    }
-
-    /// Launches, uploads and waits since the last call of this method.
-    pub fn taken(&self) -> [usize; 3] {
-        [&self.launches, &self.uploads, &self.waits].map(|count| count.swap(0, Ordering::Relaxed))
-    }
-}
-
-impl Gpu for Counted {
-    type Buf = <HostCuda as Gpu>::Buf;
-    type Module = <HostCuda as Gpu>::Module;
-    type Readback = <HostCuda as Gpu>::Readback;
-
-    fn properties(&self) -> &Properties {
-        self.host.properties()
-    }
-    fn compile(&self, source: &Source) -> Result<Self::Module> {
-        self.host.compile(source)
-    }
-    fn alloc(&self, words: usize) -> Result<Self::Buf> {
-        self.host.alloc(words)
-    }
-    fn scratch(&self, words: usize) -> Result<Self::Buf> {
-        if words > self.scratch_words_max {
-            return Err(Error::OutOfMemory(format!("no scratch memory of {words} words")));
-        }
-        self.host.scratch(words)
-    }
-    fn reserve(&self, words: usize) -> Result<Option<Self::Buf>> {
-        self.host.reserve(words)
-    }
-    fn back(&self, buf: &Self::Buf, words: usize) -> Result<()> {
-        self.host.back(buf, words)
-    }
-    fn copy(&self, from: &Self::Buf, from_at: usize, to: &Self::Buf, to_at: usize, words: usize) -> Result<()> {
-        self.host.copy(from, from_at, to, to_at, words)
-    }
-    fn write(&self, buf: &Self::Buf, at: usize, words: &[u32]) -> Result<()> {
-        self.uploads.fetch_add(1, Ordering::Relaxed);
-        self.host.write(buf, at, words)
-    }
-    fn launch(&self, launch: &Launch<'_, Self::Module, Self::Buf>) -> Result<()> {
-        self.launches.fetch_add(1, Ordering::Relaxed);
-        self.host.launch(launch)
-    }
-    fn read(&self, buf: &Self::Buf, ranges: &[Range<usize>]) -> Result<Self::Readback> {
-        self.host.read(buf, ranges)
-    }
-    fn finish(&self, readback: Self::Readback) -> Result<Vec<u32>> {
-        self.waits.fetch_add(1, Ordering::Relaxed);
-        self.host.finish(readback)
-    }
 }
 
 /// Checks that a call with many sessions of one gate each takes as many launches, uploads and waits as a call with one

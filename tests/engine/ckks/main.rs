@@ -8,6 +8,7 @@ mod long;
 mod party;
 mod steer;
 mod training;
+mod values;
 mod windows;
 
 use client::ckks::{

@@ -8,8 +8,8 @@ use engine::ckks::operation::{self, Operand, Operation, Refusal, Request};
 use engine::ckks::plaintexts::Plaintexts;
 use engine::ckks::{PartShape, Plan};
 use engine::{
-    AccountId, Config, Done, Engine, Failed, KeyParams, KeyPart, KeySource, NumbersKey, NumbersPart, OperationId,
-    PartId, SessionId, SwitchingKeyRow, Task,
+    AccountId, Config, Done, Engine, Failed, KeyParams, KeyPart, KeySource, Names, NumbersKey, NumbersPart,
+    OperationId, PartId, SessionId, SwitchingKeyRow, Task,
 };
 use kernels::cpu::Cpu;
 
@@ -109,8 +109,19 @@ impl Party {
 
     /// Starts a plan on the engine.
     pub fn begin(&self, plan: Plan, of: &[&Ciphertext]) -> (OperationId, mpsc::Receiver<Result<Done, Failed>>) {
+        self.begin_named(plan, of, Names::default())
+    }
+
+    /// Like [`Party::begin`], for ciphertexts with names.
+    pub fn begin_named(
+        &self,
+        plan: Plan,
+        of: &[&Ciphertext],
+        names: Names,
+    ) -> (OperationId, mpsc::Receiver<Result<Done, Failed>>) {
         let inputs = of.iter().map(|ciphertext| Arc::new(ciphertext.words.clone())).collect();
         let task = Task::numbers(plan, inputs, &self.key).expect("the key has the parts that the plan names");
+        let task = task.with_names(names);
         let (tell, hears) = mpsc::channel();
         let told = move |outcome| drop(tell.send(outcome));
         (
@@ -121,9 +132,20 @@ impl Party {
 
     /// Runs an operation and returns its result with the noise that the plan predicts.
     pub fn run(&self, operation: Operation, of: &[&Ciphertext], more: More<'_>) -> Result<Ciphertext, Refusal> {
+        self.run_named(operation, of, more, Names::default())
+    }
+
+    /// Like [`Party::run`], for ciphertexts with names.
+    pub fn run_named(
+        &self,
+        operation: Operation,
+        of: &[&Ciphertext],
+        more: More<'_>,
+        names: Names,
+    ) -> Result<Ciphertext, Refusal> {
         let plan = self.plan(operation, of, more)?;
         let output = plan.outputs().next().expect("a result").clone();
-        let (_, end) = self.begin(plan, of);
+        let (_, end) = self.begin_named(plan, of, names);
         let done = end.recv().expect("an end").expect("a result");
         let (words, [value_bound, error_bound]) = (done.results.words, more.promises);
         let noise = output.noise.promised(self.params().n(), output.scale, value_bound, error_bound);

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use engine::batch::{Batch, DeviceId};
-use engine::scheduler::{Cause, Command, DeviceLimits, Event, Failure, Form, Scheduler, SchedulerLimits, Work};
+use engine::scheduler::{
+    Cause, Command, DeviceLimits, Event, Failure, Form, Scheduler, SchedulerLimits, SlotKind, Work,
+};
 use engine::{AccountId, OperationId, PartId, SessionId};
 
 use crate::dice::{Dice, for_each_seed};
@@ -75,9 +77,9 @@ impl Mill {
             let Miller { account, weight, unit_cost, .. } = *miller;
             let device_bytes = vec![miller.key_bytes.clone(); self.orders.len()];
             let (unit_costs, tables) = (vec![unit_cost; self.orders.len()], None);
-            let (host_bytes, slot_bytes) = (1, 1);
+            let (host_bytes, slot_kind) = (1, SlotKind { bytes: 1, for_lists: true });
             let event =
-                Event::Opened { session, account, weight, unit_costs, tables, host_bytes, device_bytes, slot_bytes };
+                Event::Opened { session, account, weight, unit_costs, tables, host_bytes, device_bytes, slot_kind };
             assert_eq!(self.scheduler.step(Duration::ZERO, event), []);
         }
         self.top_up();

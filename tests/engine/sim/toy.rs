@@ -205,6 +205,7 @@ impl Toy {
             backend: "toy".into(),
             name: "toy".into(),
             memory_bytes: 1 << 20,
+            arena_bytes_max: u64::MAX,
             rows_max,
             batches_in_flight_max,
             keys_together_max: 1,

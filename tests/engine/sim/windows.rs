@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use engine::batch::Batch;
-use engine::scheduler::{Command, DeviceLimits, Event, Finished, Form, Levels, Scheduler, SchedulerLimits, Work};
+use engine::scheduler::{
+    Command, DeviceLimits, Event, Finished, Form, Levels, Scheduler, SchedulerLimits, SlotKind, Work,
+};
 use engine::{AccountId, Error, OperationId, PartId, SessionId};
 
 use crate::dice::{Dice, for_each_seed};
@@ -102,7 +104,8 @@ impl Bench {
         for session in (1..=sessions).map(SessionId) {
             let account = AccountId(u128::from(session.0));
             let (weight, unit_costs, tables) = (1, vec![32], None);
-            let (host_bytes, device_bytes, slot_bytes) = (1, vec![vec![1]], 1);
+            let (host_bytes, device_bytes) = (1, vec![vec![1]]);
+            let slot_kind = SlotKind { bytes: 1, for_lists: true };
             bench.feed(Event::Opened {
                 session,
                 account,
@@ -111,7 +114,7 @@ impl Bench {
                 tables,
                 host_bytes,
                 device_bytes,
-                slot_bytes,
+                slot_kind,
             });
             bench.list(session, 1);
         }
@@ -129,7 +132,7 @@ impl Bench {
             })
             .collect();
         let units = vec![1; *ends.last().expect("a circuit has levels")];
-        let form = Form::Circuit(Levels { ends: ends.clone(), slots: 1, host_bytes: 1 });
+        let form = Form::Circuit(Levels { ends: ends.clone(), slots: 1, host_bytes: 1, ..Levels::default() });
         self.submit(session, ends, Work { units, key: vec![PartId(0)], form })
     }
 

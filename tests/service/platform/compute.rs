@@ -85,6 +85,11 @@ async fn every_operation_computes_what_it_says_and_costs_what_the_list_says() {
     assert_eq!(numbers.record().await["operation_count"], 13);
     let metrics = server.operations_get("/metrics").await;
     assert!(metrics.text().contains("ango_fcu_total{operation=\"multiply\"} 15"), "{}", metrics.text());
+    // an operand of an earlier operation is on the device already
+    let [found, written] =
+        ["true", "false"].map(|found| format!("ango_ciphertexts_on_device_total{{found=\"{found}\"}}"));
+    let [found, written] = [server.metric(&found).await, server.metric(&written).await];
+    assert!(found > 0.0 && written >= 3.0, "{found} of {} operands were there", found + written);
 }
 
 #[tokio::test]

@@ -128,7 +128,14 @@ impl<B: Arithmetic> Setting<B> {
         let whole = 0..plan.steps().len();
         let steps: Vec<PlannedSteps<'_>> = slots
             .iter()
-            .map(|slots| PlannedSteps { plan, steps: whole.clone(), slots, begins: false, completes: false })
+            .map(|slots| PlannedSteps {
+                plan,
+                steps: whole.clone(),
+                slots,
+                begins: false,
+                there: &[],
+                completes: false,
+            })
             .collect();
         seconds_each(time, REPEATS_MIN, || {
             let parts = parts.iter().map(|(kind, part)| (*kind, part)).collect();

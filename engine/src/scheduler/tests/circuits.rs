@@ -18,7 +18,7 @@ pub(super) fn circuit(widths: &[usize], slots: usize) -> Work {
             Some(*end)
         })
         .collect();
-    let levels = Levels { ends, slots, host_bytes: 1 };
+    let levels = Levels { ends, slots, host_bytes: 1, ..Levels::default() };
     Work { units: vec![1; widths.iter().sum()], key: vec![KEY_PART], form: Form::Circuit(levels) }
 }
 
@@ -258,7 +258,7 @@ fn four_circuits_of_a_million_gates_of_one_session_leave_room_for_others() {
     let circuit = |rows, host_bytes| Work {
         units: vec![1; rows],
         key: vec![KEY_PART],
-        form: Form::Circuit(Levels { ends: vec![rows], slots: 5, host_bytes }),
+        form: Form::Circuit(Levels { ends: vec![rows], slots: 5, host_bytes, ..Levels::default() }),
     };
     let mut submit = |session, number, work| {
         let commands = desk.feed(Event::Submitted { session, operation: op(number), work, deadline: None });

@@ -222,12 +222,12 @@ fn a_session_is_not_erased_while_its_batch_runs_with_shared_tables_alone() {
     assert_eq!(desk.feed(loaded(A)), [Command::Erase(A)]);
     let batch = run_of(&submit(&mut desk, B, op(2), &[0]));
     desk.feed(opening(C, 10, vec![200]));
-    let Event::Opened { session, account, weight, unit_costs, host_bytes, slot_bytes, .. } = opening(A, 10, vec![0])
+    let Event::Opened { session, account, weight, unit_costs, host_bytes, slot_kind, .. } = opening(A, 10, vec![0])
     else {
         unreachable!()
     };
     let (device_bytes, tables) = (vec![PARTS.to_vec()], Some(PARAMS));
-    desk.feed(Event::Opened { session, account, weight, unit_costs, tables, host_bytes, device_bytes, slot_bytes });
+    desk.feed(Event::Opened { session, account, weight, unit_costs, tables, host_bytes, device_bytes, slot_kind });
     assert_eq!(desk.feed(Event::Closed(B)), [], "the batch runs");
     let commands = desk.done(&batch);
     assert_eq!(commands.last(), Some(&Command::Erase(B)));

@@ -73,10 +73,12 @@ fn placed(slots: &[u32], of_plan: &[u32]) -> Vec<u32> {
     of_plan.iter().map(|&slot| slots[slot as usize]).collect()
 }
 
-/// Reorders the rows of a plan's inputs and plaintexts to reading order, in place.
+/// Reorders the rows of a plan's written inputs and plaintexts to reading order, in place.
 fn swap_inputs(evaluator: &Evaluator, planned: &PlannedSteps<'_>, arena: &mut Arena) {
     let plan = planned.plan;
-    let given = plan.inputs().flat_map(|input| &input.slots).chain(plan.plains().iter().flat_map(|(slots, _)| slots));
+    let written = plan.inputs().enumerate().filter(|(at, _)| !planned.there.contains(at));
+    let inputs = written.flat_map(|(_, input)| &input.slots);
+    let given = inputs.chain(plan.plains().iter().flat_map(|(slots, _)| slots));
     let mut swapped = vec![0; plan.params().n()];
     for &slot in given {
         let row = arena.row_mut(planned.slots[slot as usize]);

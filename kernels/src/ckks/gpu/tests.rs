@@ -44,6 +44,7 @@ fn asked_of(gpu: Told, plans: &[&Plan], completes: bool) -> Vec<&'static str> {
         backend: "told".into(),
         name: "told".into(),
         memory_bytes: 1 << 30,
+        arena_bytes_max: u64::MAX,
         rows_max: 1,
         batches_in_flight_max: 2,
         keys_together_max: 8,
@@ -66,7 +67,9 @@ fn asked_of(gpu: Told, plans: &[&Plan], completes: bool) -> Vec<&'static str> {
     let steps: Vec<[PlannedSteps<'_>; 1]> = plans
         .iter()
         .zip(&slots)
-        .map(|(plan, slots)| [PlannedSteps { plan, steps: 0..plan.steps().len(), slots, begins: true, completes }])
+        .map(|(plan, slots)| {
+            [PlannedSteps { plan, steps: 0..plan.steps().len(), slots, begins: true, there: &[], completes }]
+        })
         .collect();
     let parts: Vec<Vec<(PartKind, &Part<Told>)>> =
         loaded.iter().map(|parts| parts.iter().map(|(kind, part)| (*kind, part)).collect()).collect();

@@ -72,6 +72,7 @@ mod tests {
             backend: "told".into(),
             name: "told".into(),
             memory_bytes: 1 << 30,
+            arena_bytes_max: u64::MAX,
             rows_max: 1,
             batches_in_flight_max: 1,
             keys_together_max: 1,

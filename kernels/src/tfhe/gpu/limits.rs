@@ -3,7 +3,7 @@
 use super::blind_rotate::Variant;
 use super::key::Key;
 use crate::backend::DeviceInfo;
-use crate::gpu::{Gpu, Properties};
+use crate::gpu::{Gpu, Language, Properties};
 use crate::tfhe::{Params, Preset};
 
 /// Largest number of bootstraps that run through the kernels together; larger batches are split. This number makes
@@ -28,6 +28,11 @@ pub fn device_info(properties: &Properties) -> DeviceInfo {
         backend: properties.backend.clone(),
         name: properties.name.clone(),
         memory_bytes: properties.memory_bytes,
+        // a WGSL kernel has one buffer for the rows of all sessions of a call
+        arena_bytes_max: match properties.language {
+            Language::Cuda => u64::MAX,
+            Language::Wgsl => properties.buffer_bytes_max,
+        },
         rows_max: WAVES * rows_of_a_wave(properties, &Preset::Fast128.params()),
         batches_in_flight_max: BATCHES_IN_FLIGHT_MAX,
         keys_together_max: keys_together_max(properties),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use engine::batch::{Batch, BatchPart, DeviceId};
-use engine::scheduler::{Cause, Finished, Form, Levels, SchedulerLimits, Work};
+use engine::scheduler::{Cause, Finished, Form, Levels, SchedulerLimits, SlotKind, Work};
 use engine::{AccountId, Error, OperationId, ParamsId, PartId, Prepared, SessionId, Usage};
 
 use super::operation::{ObservedOperation, RowState};
@@ -13,7 +13,7 @@ pub struct ObservedSession {
     pub account: AccountId,
     pub host_bytes: u64,
     pub device_bytes: Vec<Vec<u64>>,
-    pub slot_bytes: u64,
+    pub slot_kind: SlotKind,
     /// The parameter set whose tables are part 0 of the session's key.
     pub tables: Option<ParamsId>,
     pub closed: bool,
@@ -128,7 +128,9 @@ impl Books {
     }
 
     fn slots_fit(&self, session: SessionId, levels: &Levels, device: DeviceId) -> bool {
-        let bytes = (self.list_slots_max(device) + levels.slots) as u64 * self.sessions[&session].slot_bytes;
+        let SlotKind { bytes, for_lists } = self.sessions[&session].slot_kind;
+        let of_lists = if for_lists { self.list_slots_max(device) } else { 0 };
+        let bytes = (of_lists + levels.slots) as u64 * bytes;
         bytes <= self.limits.devices[device.0].arena_bytes_max
     }
 
@@ -313,12 +315,18 @@ impl Books {
                     assert_eq!(part.slots.len(), needed as usize);
                     take(&part.slots);
                 }
-                Some((levels, place @ None)) => {
+                Some((levels, _)) if operation.slots.is_empty() => {
                     assert_eq!(part.slots.len(), levels.slots);
-                    take(&part.slots);
-                    *place = Some(batch.device);
+                    let there = operation.input_slots(part, true);
+                    let (values, own): (Vec<_>, Vec<_>) =
+                        (0..).zip(part.slots.iter().copied()).partition(|(at, _)| there.contains(at));
+                    operation.own_slots = own.into_iter().map(|(_, slot)| slot).collect();
+                    take(&operation.own_slots);
+                    assert!(values.iter().all(|(_, slot)| !in_use.contains(slot)), "a value is in slots of its own");
                     operation.slots = part.slots.to_vec();
+                    operation.circuit.iter_mut().for_each(|(_, place)| *place = Some(batch.device));
                 }
+                Some((_, None)) => panic!("a circuit with slots has a place"),
                 Some((_, Some(place))) => {
                     assert_eq!(*place, batch.device, "a circuit stays where it began");
                     assert_eq!(operation.slots[..], part.slots[..]);
@@ -469,8 +477,13 @@ impl Books {
     /// Frees the slots of a circuit on its device.
     fn leave(&mut self, operation: &ObservedOperation) {
         if let Some((_, Some(device))) = &operation.circuit {
-            self.give_back(*device, operation.session, &operation.slots);
+            self.give_back(*device, operation.session, &operation.own_slots);
         }
+    }
+
+    /// An operation whose rows run or wait.
+    pub fn operation(&self, id: OperationId) -> &ObservedOperation {
+        self.operations.get(&id).or_else(|| self.orphans.get(&id)).expect("the operation has rows")
     }
 
     fn give_back(&mut self, device: DeviceId, session: SessionId, slots: &[u32]) {
@@ -503,6 +516,7 @@ impl Books {
         assert!(operation.restarts <= 1 + usize::from(operation.moved), "{id:?} restarts too often");
         self.leave(&operation);
         operation.circuit = Some((levels, None));
+        (operation.slots, operation.own_slots) = (Vec::new(), Vec::new());
         operation.rows.fill(RowState::Later);
         operation.queue_next_level(now);
         self.operations.insert(id, operation);
@@ -634,9 +648,9 @@ impl Books {
         assert_eq!(usage.devices_lost, self.lost.len() as u64);
         let bytes_of = |device: DeviceId| {
             let here = self.arenas.iter().filter(move |((of, _), _)| *of == device);
-            here.map(|((_, session), (slots, _))| *slots as u64 * self.sessions[session].slot_bytes).sum::<u64>()
+            here.map(|((_, session), (slots, _))| *slots as u64 * self.sessions[session].slot_kind.bytes).sum::<u64>()
         };
-        let slot_bytes_max = self.sessions.values().map(|session| session.slot_bytes).max().unwrap_or(0);
+        let slot_bytes_max = self.sessions.values().map(|session| session.slot_kind.bytes).max().unwrap_or(0);
         for device in 0..self.limits.devices.len() {
             let limits = &self.limits.devices[device];
             let gates = limits.batches_in_flight_max * self.list_slots_max(DeviceId(device));

@@ -1,12 +1,13 @@
 //! Simulated devices. Each carries out its orders one after another; some are slow, fail or die.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use engine::batch::{Batch, DeviceId};
+use engine::batch::{Batch, BatchPart, DeviceId};
 use engine::scheduler::{Cause, Event, Failure};
-use engine::{Prepared, SessionId};
+use engine::{Prepared, SessionId, ValueId};
 
+use super::operation::RowState;
 use super::world::World;
 use crate::dice::Dice;
 
@@ -36,6 +37,8 @@ pub struct SimulatedDevice {
     /// The loaded parts of keys and tables, with their sizes.
     pub keys: BTreeMap<Prepared, u64>,
     pub arenas: BTreeMap<SessionId, usize>,
+    /// The value in each slot that has one.
+    contents: BTreeMap<(SessionId, u32), ValueId>,
     /// Percentage of calls that fail.
     failing: u64,
     /// The device has no memory for any batch of every third session, those whose ids leave this remainder.
@@ -67,6 +70,7 @@ impl SimulatedDevice {
             busy_until: Duration::ZERO,
             keys: BTreeMap::new(),
             arenas: BTreeMap::new(),
+            contents: BTreeMap::new(),
             failing: dice.pick(&[0, 0, 5, 30]),
             no_memory_for: dice.percent(60).then(|| dice.below(3)),
             no_memory_for_keys: dice.percent(30),
@@ -299,6 +303,7 @@ impl World {
             }
             (Order::FreeArena(session), _) => {
                 device.arenas.remove(&session);
+                device.contents.retain(|&(of, _), _| of != session);
                 self.drop_may_fail(id);
             }
             (Order::Retire, _) => {
@@ -352,6 +357,9 @@ impl World {
         let slots = device.arenas.entry(batch.session).or_default();
         *slots = (*slots).max(batch.arena_slots);
         assert_eq!(*slots, batch.arena_slots, "an arena never shrinks while its rows run");
+        for part in &batch.parts {
+            self.run_in_arena(id, batch.session, part, failure.is_none());
+        }
         self.books.ran(self.now, &batch, failure.as_ref().map(|failure| failure.cause));
         match failure {
             Some(failure) => {
@@ -359,6 +367,44 @@ impl World {
                 self.feed(Event::BatchFailed { batch: batch.id, failure });
             }
             None => self.feed(Event::BatchDone(batch.id)),
+        }
+    }
+
+    /// Notes what rows leave in the slots of their arena. The inputs of a circuit must be in their slots as long as its
+    /// rows run, although other rows and circuits write to the same arena.
+    fn run_in_arena(&mut self, id: DeviceId, session: SessionId, part: &BatchPart, succeeds: bool) {
+        let operation = self.books.operation(part.operation);
+        let contents = &mut self.devices[id.0].contents;
+        let Some((levels, _)) = &operation.circuit else {
+            contents.retain(|&(of, slot), _| of != session || !part.slots.contains(&slot));
+            return;
+        };
+        let place_of = |at: &u32| (session, part.slots[*at as usize]);
+        // the rows of a circuit that has failed compute with anything
+        let has_failed = operation.rows.contains(&RowState::Failed);
+        let written = operation.input_slots(part, false);
+        let inputs: BTreeSet<u32> = operation.input_slots(part, true).union(&written).copied().collect();
+        for (input, named) in levels.inputs.iter().map(|input| (input.input, &input.named)) {
+            let is_there = part.there.contains(&input);
+            self.tally.see(if is_there { "value was there" } else { "value written" });
+            for place in named.slots.iter().map(place_of) {
+                if part.rows.start == 0 && !is_there {
+                    contents.insert(place, named.value);
+                }
+                let is_right = contents.get(&place) == Some(&named.value);
+                assert!(is_right || (has_failed && !is_there), "{:?} is not in its slots", named.value);
+            }
+        }
+        // a call that fails may leave anything but in the slots of values
+        let changed =
+            (0..part.slots.len() as u32).filter(|at| !inputs.contains(at) || (!succeeds && written.contains(at)));
+        for at in changed {
+            contents.remove(&place_of(&at));
+        }
+        if part.completes && succeeds {
+            for named in &levels.results {
+                contents.extend(named.slots.iter().map(|at| (place_of(at), named.value)));
+            }
         }
     }
 }

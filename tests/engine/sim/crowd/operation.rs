@@ -1,9 +1,10 @@
 //! The observer's record of an operation.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::time::Duration;
 
-use engine::batch::DeviceId;
+use engine::batch::{BatchPart, DeviceId};
 use engine::scheduler::{Form, Levels, Work};
 use engine::{PartId, SessionId};
 
@@ -33,7 +34,10 @@ pub struct ObservedOperation {
     /// For a circuit: its levels, and its device after it has begun.
     pub circuit: Option<(Levels, Option<DeviceId>)>,
     pub restarts: usize,
+    /// The slots of a circuit that has begun.
     pub slots: Vec<u32>,
+    /// Those of them that no value had before.
+    pub own_slots: Vec<u32>,
     /// Whether the operation runs on stand-ins only.
     pub aside: bool,
     /// Whether the operation was set aside after its submission.
@@ -63,6 +67,7 @@ impl ObservedOperation {
             circuit,
             restarts: 0,
             slots: Vec::new(),
+            own_slots: Vec::new(),
             aside: false,
             moved: false,
             lacked_memory: false,
@@ -100,6 +105,14 @@ impl ObservedOperation {
         let (levels, _) = self.circuit.as_ref().expect("lists have no levels");
         let at = levels.ends.iter().position(|end| *end == rows.end);
         at.is_some_and(|at| rows.start == if at == 0 { 0 } else { levels.ends[at - 1] })
+    }
+
+    /// The slots of a circuit, as indices, that its inputs with names have. `there`: whether of the inputs that are on the
+    /// device already, or of the others.
+    pub fn input_slots(&self, part: &BatchPart, there: bool) -> BTreeSet<u32> {
+        let inputs = self.circuit.iter().flat_map(|(levels, _)| &levels.inputs);
+        let chosen = inputs.filter(|input| part.there.contains(&input.input) == there);
+        chosen.flat_map(|input| input.named.slots.iter().copied()).collect()
     }
 
     /// Stops a circuit that must restart: its waiting rows no longer count as queued.

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::batch::{Batch, BatchPart, DeviceId};
-use engine::scheduler::{Command, DeviceLimits, Event, Form, Levels, Scheduler, SchedulerLimits, Work};
-use engine::{AccountId, Error, OPERATION_ROWS_MAX, OperationId, ParamsId, PartId, Prepared, SessionId};
+use engine::scheduler::{
+    Command, DeviceLimits, Event, Form, Levels, NamedInput, NamedSlots, Scheduler, SchedulerLimits, SlotKind, Work,
+};
+use engine::{AccountId, Error, OPERATION_ROWS_MAX, OperationId, ParamsId, PartId, Prepared, SessionId, ValueId};
 
 use super::books::{Ahead, Books, ObservedSession};
 use super::devices::{Order, SimulatedDevice};
@@ -92,6 +94,8 @@ impl Tally {
             "failed drop",
             "dead thread",
             "waited while others ran",
+            "value was there",
+            "value written",
         ] {
             assert!(self.counts.get(what).is_some_and(|&count| count >= 10), "{what} was rarely seen: {self:?}");
         }
@@ -108,6 +112,8 @@ pub struct World {
     next_action: Duration,
     actions_left: usize,
     ids: u64,
+    /// The names of values of each session.
+    values: BTreeMap<SessionId, Vec<ValueId>>,
     pub tally: Tally,
 }
 
@@ -138,6 +144,7 @@ impl World {
             next_action: Duration::ZERO,
             actions_left: ACTIONS,
             ids: 0,
+            values: BTreeMap::new(),
             tally: Tally::default(),
             dice,
         }
@@ -414,12 +421,13 @@ impl World {
             // the tables of a parameter set have the same size for all its sessions
             device_bytes.iter_mut().zip(0..).for_each(|(sizes, device)| sizes[0] = 20 + 10 * params + 7 * device);
         }
-        let slot_bytes = self.dice.pick(&[1, 3]);
+        let for_lists = tables.is_none() || self.dice.percent(80);
+        let slot_kind = SlotKind { bytes: self.dice.pick(&[1, 3]), for_lists };
         let opened = ObservedSession {
             account,
             host_bytes,
             device_bytes: device_bytes.clone(),
-            slot_bytes,
+            slot_kind,
             tables,
             closed: false,
             loads_failed: 0,
@@ -427,8 +435,7 @@ impl World {
             ahead: Ahead::default(),
             waits: None,
         };
-        let event =
-            Event::Opened { session, account, weight, unit_costs, tables, host_bytes, device_bytes, slot_bytes };
+        let event = Event::Opened { session, account, weight, unit_costs, tables, host_bytes, device_bytes, slot_kind };
         let commands = self.step(event);
         let refusal = refusal(&commands);
         match refusal {
@@ -442,7 +449,9 @@ impl World {
 
     fn client_submits(&mut self, session: SessionId) {
         let operation = OperationId(self.next_id());
-        let work = if self.dice.percent(25) { self.any_circuit(session) } else { self.any_list(session) };
+        let for_lists = self.books.sessions.get(&session).is_none_or(|session| session.slot_kind.for_lists);
+        let is_circuit = !for_lists || self.dice.percent(25);
+        let work = if is_circuit { self.any_circuit(session) } else { self.any_list(session) };
         let lives = self.dice.pick(&[0, 1, 100, 100, 10_000]);
         let deadline = self.dice.percent(30).then(|| self.now + Duration::from_millis(lives));
         let commands = self.step(Event::Submitted { session, operation, work: work.clone(), deadline });
@@ -481,8 +490,35 @@ impl World {
         }
         let units = (0..rows).map(|_| self.dice.pick(&[0, 1, 1, 1])).collect();
         let slots = self.dice.between(2, 3 * width) as usize;
-        let levels = Levels { ends, slots, host_bytes: self.dice.between(1, 60) };
+        let (inputs, results) = self.any_names(session, slots);
+        let levels = Levels { ends, slots, host_bytes: self.dice.between(1, 60), inputs, results };
         Work { units, key: self.any_set(session), form: Form::Circuit(levels) }
+    }
+
+    /// Some inputs and results with names, for a circuit of so many slots. An input may be a result of an earlier
+    /// circuit, and may come twice.
+    fn any_names(&mut self, session: SessionId, slots: usize) -> (Vec<NamedInput>, Vec<NamedSlots>) {
+        // the size of a value follows from its name
+        let rows_of = |value: ValueId| 1 + (value.0 % 3) as u32;
+        let mut free = 0..slots as u32;
+        let mut place = |value: ValueId| {
+            let rows = rows_of(value);
+            let is_room = free.len() as u32 > rows;
+            is_room.then(|| NamedSlots { value, slots: free.by_ref().take(rows as usize).collect() })
+        };
+        let mut inputs = Vec::new();
+        for input in 0..self.dice.pick(&[0, 1, 2, 3]) {
+            let known = self.values.entry(session).or_insert_with(|| (0..3).map(ValueId).collect());
+            let latest = known.len().saturating_sub(3);
+            let value = self.dice.pick(&known[latest..]);
+            inputs.extend(place(value).map(|named| NamedInput { input, named }));
+        }
+        let result = ValueId(u128::from(self.next_id()) + 3);
+        let results: Vec<_> = place(result).into_iter().collect();
+        if !results.is_empty() {
+            self.values.entry(session).or_default().push(result);
+        }
+        (inputs, results)
     }
 
     /// Some parts of the session's key, at least one.

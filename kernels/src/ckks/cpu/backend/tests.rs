@@ -70,7 +70,7 @@ fn run_with(key: &LoadedKey, plan: &Plan, inputs: &[&ToyCiphertext]) -> Vec<ToyC
     let (mut first, mut words) = (0, Vec::new());
     for &end in plan.level_ends() {
         let completes = end == plan.steps().len();
-        let steps = PlannedSteps { plan, steps: first..end, slots: &slots, begins: first == 0, completes };
+        let steps = PlannedSteps { plan, steps: first..end, slots: &slots, begins: first == 0, there: &[], completes };
         let parts = key.parts.iter().map(|(kind, part)| (*kind, part)).collect();
         let batch = KeyedSteps { tables: &key.tables, parts, arena: &mut arena, plans: &[steps] };
         words = cpu.run(&mut [batch]).unwrap();
