@@ -1,17 +1,17 @@
 //! Circuits: admitted where their slots fit, run in windows of levels (`windows`), restarted after a failure of their
 //! device. A circuit that restarts waits for room if its device has none now.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::devices::nearest;
+use super::devices::{DeviceBooks, nearest};
 use super::{Command, Failure, OperationBooks, QueuedRows, Scheduler};
 use crate::error::{CircuitBound, Error};
 use crate::fair::COST_OF_UNIT;
-use crate::ids::{DeviceId, OperationId};
+use crate::ids::{DeviceId, OperationId, SessionId};
 use crate::residency::PartState;
-use crate::work::{Levels, NamedInput, NamedSlots};
+use crate::work::{Levels, NamedInput, NamedSlots, SlotKind};
 
 /// The scheduler's record of a circuit besides its [`super::OperationBooks`].
 #[derive(Debug)]
@@ -241,6 +241,56 @@ impl Scheduler {
     fn circuit(&mut self, operation: OperationId) -> &mut CircuitBooks {
         let operation = self.operations.get_mut(&operation).expect("it has not ended");
         operation.circuit.as_mut().expect("it is one")
+    }
+}
+
+/// The slots of circuits on a device.
+impl DeviceBooks {
+    /// Takes the slots of a circuit that begins. Inputs that are values keep their slots.
+    pub(super) fn begin_circuit(
+        &mut self,
+        session: SessionId,
+        count: usize,
+        kind: SlotKind,
+        inputs: &[NamedInput],
+    ) -> Taken {
+        let mut slots = vec![None; count];
+        let mut there = Vec::new();
+        for NamedInput { input, named } in inputs {
+            let Some(found) = self.arena(session, kind).values.read(named) else { continue };
+            named.slots.iter().zip(&*found).for_each(|(&at, &slot)| slots[at as usize] = Some(slot));
+            there.push(*input);
+        }
+        let own = self.take_slots(session, slots.iter().filter(|slot| slot.is_none()).count(), kind);
+        let mut own = own.iter().copied();
+        let slots = slots.into_iter().map(|slot| slot.or_else(|| own.next()).expect("a slot for each")).collect();
+        Taken { slots, there: there.into() }
+    }
+
+    /// Ends a circuit that had this many slots reserved here. `keeps`: the circuit's inputs and results with names
+    /// become values.
+    pub(super) fn end_circuit(&mut self, session: SessionId, reserved: usize, circuit: &CircuitBooks, keeps: bool) {
+        let Some(Taken { slots, there }) = &circuit.taken else { return self.unreserve(session, reserved) };
+        let keeps = keeps && self.failure.is_none();
+        let arena = self.arena_of(session);
+        let mut stay: BTreeSet<u32> = BTreeSet::new();
+        for NamedInput { input, named } in &circuit.inputs {
+            if there.contains(input) {
+                arena.values.let_go(named.value);
+                stay.extend(&named.slots);
+            }
+        }
+        let written = circuit.inputs.iter().filter(|named| !there.contains(&named.input)).map(|named| &named.named);
+        for named in written.chain(&circuit.results).filter(|_| keeps) {
+            let is_free = named.slots.iter().all(|slot| !stay.contains(slot));
+            let slots_of = || named.slots.iter().map(|&at| slots[at as usize]).collect();
+            if is_free && arena.values.keep(named.value, slots_of()) {
+                stay.extend(&named.slots);
+            }
+        }
+        let left: Vec<u32> = (0..).zip(&**slots).filter(|(at, _)| !stay.contains(at)).map(|(_, &slot)| slot).collect();
+        self.give_back(session, &left);
+        self.unreserve(session, reserved);
     }
 }
 

@@ -17,6 +17,9 @@ use crate::work::{LIST_SLOTS_OF_A_ROW_MAX, LIST_SLOTS_OF_A_UNIT_MAX, SlotKind};
 /// Number of failures without a success after which a device is taken out of service, if another device has not failed.
 pub(super) const FAILURES_MAX: u32 = 3;
 
+/// An arena without lists may grow to this part of the room for all arenas because of values.
+const VALUES_SHARE: u64 = 16;
+
 #[derive(Debug)]
 pub(super) struct DeviceBooks {
     pub(super) limits: DeviceLimits,
@@ -291,6 +294,31 @@ impl DeviceBooks {
             self.arena(session, kind).slots.grow(needed.max(wanted.min(room)));
         }
         self.arena(session, kind).slots.take(count)
+    }
+
+    /// Number of slots up to which an arena may grow because of values. An arena for lists has the room of lists. Another
+    /// arena has a sixteenth of the room for all arenas, as long as half of that room is left to circuits.
+    pub(super) fn slots_with_values(&self, session: SessionId, kind: SlotKind) -> usize {
+        if kind.for_lists {
+            return self.list_slots_max(kind);
+        }
+        let all = self.limits.arena_bytes_max;
+        let left = (all / 2).saturating_sub(self.claims_but_of(session));
+        (left.min(all / VALUES_SHARE) / kind.bytes) as usize
+    }
+
+    /// Drops the values of a session that no circuit reads.
+    pub(super) fn drop_values(&mut self, session: SessionId) {
+        while self.drop_oldest_value(session) {}
+    }
+
+    /// Drops the value of a session that was not used for the longest time. Returns false if there is none.
+    pub(super) fn drop_oldest_value(&mut self, session: SessionId) -> bool {
+        let Some(dropped) = self.arena_if_any(session).and_then(|arena| arena.values.drop_oldest()) else {
+            return false;
+        };
+        self.give_back(session, &dropped);
+        true
     }
 
     /// Gives back the slots of ended rows or of an ended circuit.

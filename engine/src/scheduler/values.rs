@@ -8,13 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::circuits::{CircuitBooks, Taken};
-use super::devices::DeviceBooks;
-use crate::ids::{SessionId, ValueId};
-use crate::work::{NamedInput, NamedSlots, SlotKind};
-
-/// An arena without lists may grow to this part of the room for all arenas because of values.
-const VALUES_SHARE: u64 = 16;
+use crate::ids::ValueId;
+use crate::work::NamedSlots;
 
 /// The values in one arena.
 #[derive(Debug, Default)]
@@ -43,7 +38,7 @@ impl Values {
     }
 
     /// Finds a value for a circuit that reads it. [`Values::let_go`] must follow.
-    fn read(&mut self, named: &NamedSlots) -> Option<Arc<[u32]>> {
+    pub(super) fn read(&mut self, named: &NamedSlots) -> Option<Arc<[u32]>> {
         let books = self.of.get_mut(&named.value).filter(|books| books.slots.len() == named.slots.len())?;
         self.unread.remove(&(books.last_use, named.value));
         books.readers += 1;
@@ -51,7 +46,7 @@ impl Values {
     }
 
     /// Ends the use of a value by a circuit.
-    fn let_go(&mut self, value: ValueId) {
+    pub(super) fn let_go(&mut self, value: ValueId) {
         self.uses += 1;
         let books = self.of.get_mut(&value).expect("a value that is read stays");
         books.readers -= 1;
@@ -62,7 +57,7 @@ impl Values {
     }
 
     /// Keeps a value in these slots. Returns false, and keeps nothing, if the value is there already.
-    fn keep(&mut self, value: ValueId, slots: Vec<u32>) -> bool {
+    pub(super) fn keep(&mut self, value: ValueId, slots: Vec<u32>) -> bool {
         if self.of.contains_key(&value) {
             return false;
         }
@@ -79,81 +74,6 @@ impl Values {
         let dropped = self.of.remove(&value).expect("a value on the list is there").slots;
         self.slots -= dropped.len();
         Some(dropped)
-    }
-}
-
-/// The values of circuits on a device.
-impl DeviceBooks {
-    /// Takes the slots of a circuit that begins. Inputs that are values keep their slots.
-    pub(super) fn begin_circuit(
-        &mut self,
-        session: SessionId,
-        count: usize,
-        kind: SlotKind,
-        inputs: &[NamedInput],
-    ) -> Taken {
-        let mut slots = vec![None; count];
-        let mut there = Vec::new();
-        for NamedInput { input, named } in inputs {
-            let Some(found) = self.arena(session, kind).values.read(named) else { continue };
-            named.slots.iter().zip(&*found).for_each(|(&at, &slot)| slots[at as usize] = Some(slot));
-            there.push(*input);
-        }
-        let own = self.take_slots(session, slots.iter().filter(|slot| slot.is_none()).count(), kind);
-        let mut own = own.iter().copied();
-        let slots = slots.into_iter().map(|slot| slot.or_else(|| own.next()).expect("a slot for each")).collect();
-        Taken { slots, there: there.into() }
-    }
-
-    /// Ends a circuit that had this many slots reserved here. `keeps`: the circuit's inputs and results with names
-    /// become values.
-    pub(super) fn end_circuit(&mut self, session: SessionId, reserved: usize, circuit: &CircuitBooks, keeps: bool) {
-        let Some(Taken { slots, there }) = &circuit.taken else { return self.unreserve(session, reserved) };
-        let keeps = keeps && self.failure.is_none();
-        let arena = self.arena_of(session);
-        let mut stay: BTreeSet<u32> = BTreeSet::new();
-        for NamedInput { input, named } in &circuit.inputs {
-            if there.contains(input) {
-                arena.values.let_go(named.value);
-                stay.extend(&named.slots);
-            }
-        }
-        let written = circuit.inputs.iter().filter(|named| !there.contains(&named.input)).map(|named| &named.named);
-        for named in written.chain(&circuit.results).filter(|_| keeps) {
-            let is_free = named.slots.iter().all(|slot| !stay.contains(slot));
-            let slots_of = || named.slots.iter().map(|&at| slots[at as usize]).collect();
-            if is_free && arena.values.keep(named.value, slots_of()) {
-                stay.extend(&named.slots);
-            }
-        }
-        let left: Vec<u32> = (0..).zip(&**slots).filter(|(at, _)| !stay.contains(at)).map(|(_, &slot)| slot).collect();
-        self.give_back(session, &left);
-        self.unreserve(session, reserved);
-    }
-
-    /// Number of slots up to which an arena may grow because of values. An arena for lists has the room of lists. Another
-    /// arena has a sixteenth of the room for all arenas, as long as half of that room is left to circuits.
-    pub(super) fn slots_with_values(&self, session: SessionId, kind: SlotKind) -> usize {
-        if kind.for_lists {
-            return self.list_slots_max(kind);
-        }
-        let all = self.limits.arena_bytes_max;
-        let left = (all / 2).saturating_sub(self.claims_but_of(session));
-        (left.min(all / VALUES_SHARE) / kind.bytes) as usize
-    }
-
-    /// Drops the values of a session that no circuit reads.
-    pub(super) fn drop_values(&mut self, session: SessionId) {
-        while self.drop_oldest_value(session) {}
-    }
-
-    /// Drops the value of a session that was not used for the longest time. Returns false if there is none.
-    pub(super) fn drop_oldest_value(&mut self, session: SessionId) -> bool {
-        let Some(dropped) = self.arena_if_any(session).and_then(|arena| arena.values.drop_oldest()) else {
-            return false;
-        };
-        self.give_back(session, &dropped);
-        true
     }
 }
 

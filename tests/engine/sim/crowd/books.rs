@@ -129,8 +129,7 @@ impl Books {
 
     fn slots_fit(&self, session: SessionId, levels: &Levels, device: DeviceId) -> bool {
         let SlotKind { bytes, for_lists } = self.sessions[&session].slot_kind;
-        let of_lists = if for_lists { self.list_slots_max(device) } else { 0 };
-        let bytes = (of_lists + levels.slots) as u64 * bytes;
+        let bytes = (levels.slots + usize::from(for_lists) * self.list_slots_max(device)) as u64 * bytes;
         bytes <= self.limits.devices[device.0].arena_bytes_max
     }
 
@@ -317,14 +316,12 @@ impl Books {
                 }
                 Some((levels, _)) if operation.slots.is_empty() => {
                     assert_eq!(part.slots.len(), levels.slots);
-                    let there = operation.input_slots(part, true);
-                    let (values, own): (Vec<_>, Vec<_>) =
-                        (0..).zip(part.slots.iter().copied()).partition(|(at, _)| there.contains(at));
-                    operation.own_slots = own.into_iter().map(|(_, slot)| slot).collect();
+                    let of_values = operation.begin(batch.device, part);
                     take(&operation.own_slots);
-                    assert!(values.iter().all(|(_, slot)| !in_use.contains(slot)), "a value is in slots of its own");
-                    operation.slots = part.slots.to_vec();
-                    operation.circuit.iter_mut().for_each(|(_, place)| *place = Some(batch.device));
+                    assert!(
+                        of_values.iter().all(|slot| !in_use.contains(slot)),
+                        "no other operation has a value's slots"
+                    );
                 }
                 Some((_, None)) => panic!("a circuit with slots has a place"),
                 Some((_, Some(place))) => {
@@ -483,7 +480,7 @@ impl Books {
 
     /// An operation whose rows run or wait.
     pub fn operation(&self, id: OperationId) -> &ObservedOperation {
-        self.operations.get(&id).or_else(|| self.orphans.get(&id)).expect("the operation has rows")
+        self.operations.get(&id).unwrap_or_else(|| &self.orphans[&id])
     }
 
     fn give_back(&mut self, device: DeviceId, session: SessionId, slots: &[u32]) {

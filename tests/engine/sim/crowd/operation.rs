@@ -115,6 +115,19 @@ impl ObservedOperation {
         chosen.flat_map(|input| input.named.slots.iter().copied()).collect()
     }
 
+    /// Notes the slots of a circuit that begins. Returns those that values have.
+    pub fn begin(&mut self, device: DeviceId, part: &BatchPart) -> Vec<u32> {
+        self.circuit.iter_mut().for_each(|(_, place)| *place = Some(device));
+        self.slots = part.slots.to_vec();
+        let there = self.input_slots(part, true);
+        let slots_of = |is_there: bool| {
+            let chosen = (0..).zip(&*part.slots).filter(|(at, _)| there.contains(at) == is_there);
+            chosen.map(|(_, &slot)| slot).collect()
+        };
+        self.own_slots = slots_of(false);
+        slots_of(true)
+    }
+
     /// Stops a circuit that must restart: its waiting rows no longer count as queued.
     pub fn stop(&mut self) {
         self.rows.iter_mut().filter(|row| matches!(row, RowState::Queued(_))).for_each(|row| *row = RowState::Failed);
