@@ -140,6 +140,8 @@ struct OperationBooks {
     list_slots: Vec<u32>,
     /// The number of slots that a circuit holds. 0 for a list.
     slots: usize,
+    /// The inputs of a circuit that have names. None for a list.
+    inputs: Vec<NamedInput>,
     /// Whether the operation runs on stand-ins only. An operation that is aside stays aside.
     aside: bool,
     queued_rows: usize,
@@ -490,6 +492,7 @@ impl OperationBooks {
             key,
             list_slots: Vec::new(),
             slots: 0,
+            inputs: Vec::new(),
             aside: false,
             queued_rows: 0,
             running_rows: 0,

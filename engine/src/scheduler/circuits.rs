@@ -24,8 +24,7 @@ pub(super) struct CircuitBooks {
     pub(super) home: Option<DeviceId>,
     /// The circuit's slots on that device, once its first rows have started.
     pub(super) taken: Option<Taken>,
-    /// Inputs and results with names.
-    pub(super) inputs: Vec<NamedInput>,
+    /// The results that have names.
     pub(super) results: Vec<NamedSlots>,
     /// Whether the circuit must restart as soon as none of its rows run any more.
     restarting: bool,
@@ -67,11 +66,12 @@ impl CircuitBooks {
 impl Scheduler {
     pub(super) fn submit_circuit(&mut self, operation: OperationId, mut rows: OperationBooks, levels: Levels) {
         let (session, count) = (rows.session, rows.units.len());
-        let home = match self.admit_circuit(&mut rows, levels.host_bytes) {
+        let Levels { ends, slots, host_bytes, inputs, results } = levels;
+        rows.inputs = inputs;
+        let home = match self.admit_circuit(&mut rows, host_bytes) {
             Ok(home) => home,
             Err(error) => return self.commands.push(Command::Refuse { operation, error }),
         };
-        let Levels { ends, slots, host_bytes, inputs, results } = levels;
         self.totals.circuits += 1;
         self.totals.circuit_rows += count;
         self.totals.circuit_bytes += host_bytes;
@@ -86,7 +86,6 @@ impl Scheduler {
             host_bytes,
             home: Some(home),
             taken: None,
-            inputs,
             results,
             restarting: false,
             restarted: false,
@@ -133,14 +132,16 @@ impl Scheduler {
     }
 
     /// Chooses the device for a circuit. The device must have room. The function prefers, in this order: a device other
-    /// than `avoid`, a device with the key, the device with the least claimed memory.
+    /// than `avoid`, a device with the key, the device with the most inputs, the device with the least claimed memory.
     fn home_for(&self, circuit: &OperationBooks, avoid: Option<DeviceId>) -> Option<DeviceId> {
         let (session, kind) = (circuit.session, self.sessions[&circuit.session].slot_kind);
         let devices = self.devices_for(circuit).map(|id| (id, &self.devices[id.0]));
         let with_room = devices.filter(|(_, device)| device.has_room(session, circuit.slots, kind));
         let best = with_room.min_by_key(|&(id, device)| {
             let no_key = device.residency.state_of_set(&circuit.key) == PartState::Absent;
-            (Some(id) == avoid, no_key, device.claimed_bytes())
+            let is_missing = |input: &&NamedInput| !device.has_value(session, input.named.value);
+            let missing = circuit.inputs.iter().filter(is_missing).count();
+            (Some(id) == avoid, no_key, missing, device.claimed_bytes())
         });
         best.map(|(id, _)| id)
     }
@@ -202,7 +203,7 @@ impl Scheduler {
         books.circuit_bytes -= circuit.host_bytes;
         let keeps = completed && !books.closing;
         if let Some(home) = circuit.home {
-            self.devices[home.0].end_circuit(operation.session, operation.slots, circuit, keeps);
+            self.devices[home.0].end_circuit(operation, circuit, keeps);
         }
     }
 
@@ -221,11 +222,11 @@ impl Scheduler {
             self.devices[device.0].reserve(session, slots, kind);
         }
         // after a failure, nothing that the device had before is relied on
-        let inputs = if circuit.restarted { &[][..] } else { &circuit.inputs };
+        let inputs = if circuit.restarted { &[][..] } else { &books.inputs };
         let taken = self.devices[device.0].begin_circuit(session, slots, kind, inputs);
         circuit.taken = Some(taken.clone());
         self.totals.inputs_found += taken.there.len() as u64;
-        self.totals.inputs_written += (circuit.inputs.len() - taken.there.len()) as u64;
+        self.totals.inputs_written += (books.inputs.len() - taken.there.len()) as u64;
         taken
     }
 
@@ -247,13 +248,7 @@ impl Scheduler {
 /// The slots of circuits on a device.
 impl DeviceBooks {
     /// Takes the slots of a circuit that begins. Inputs that are values keep their slots.
-    pub(super) fn begin_circuit(
-        &mut self,
-        session: SessionId,
-        count: usize,
-        kind: SlotKind,
-        inputs: &[NamedInput],
-    ) -> Taken {
+    fn begin_circuit(&mut self, session: SessionId, count: usize, kind: SlotKind, inputs: &[NamedInput]) -> Taken {
         let mut slots = vec![None; count];
         let mut there = Vec::new();
         for NamedInput { input, named } in inputs {
@@ -267,20 +262,20 @@ impl DeviceBooks {
         Taken { slots, there: there.into() }
     }
 
-    /// Ends a circuit that had this many slots reserved here. `keeps`: the circuit's inputs and results with names
-    /// become values.
-    pub(super) fn end_circuit(&mut self, session: SessionId, reserved: usize, circuit: &CircuitBooks, keeps: bool) {
+    /// Ends a circuit that has its home here. `keeps`: the circuit's inputs and results with names become values.
+    fn end_circuit(&mut self, operation: &OperationBooks, circuit: &CircuitBooks, keeps: bool) {
+        let OperationBooks { session, slots: reserved, ref inputs, .. } = *operation;
         let Some(Taken { slots, there }) = &circuit.taken else { return self.unreserve(session, reserved) };
         let keeps = keeps && self.failure.is_none();
         let arena = self.arena_of(session);
         let mut stay: BTreeSet<u32> = BTreeSet::new();
-        for NamedInput { input, named } in &circuit.inputs {
+        for NamedInput { input, named } in inputs {
             if there.contains(input) {
                 arena.values.let_go(named.value);
                 stay.extend(&named.slots);
             }
         }
-        let written = circuit.inputs.iter().filter(|named| !there.contains(&named.input)).map(|named| &named.named);
+        let written = inputs.iter().filter(|named| !there.contains(&named.input)).map(|named| &named.named);
         for named in written.chain(&circuit.results).filter(|_| keeps) {
             let is_free = named.slots.iter().all(|slot| !stay.contains(slot));
             let slots_of = || named.slots.iter().map(|&at| slots[at as usize]).collect();
@@ -321,12 +316,13 @@ impl Scheduler {
     fn restart(&mut self, operation: OperationId) {
         let books = self.operations.get_mut(&operation).expect("it has not ended");
         books.finished_rows = 0;
-        let (session, slots, circuit) = (books.session, books.slots, books.circuit.as_mut().expect("it is one"));
-        let (home, began) = (circuit.home.take(), circuit.taken.is_some());
+        let circuit = books.circuit.as_ref().expect("it is one");
+        let (home, began) = (circuit.home, circuit.taken.is_some());
         if let Some(home) = home {
-            self.devices[home.0].end_circuit(session, slots, circuit, false);
+            self.devices[home.0].end_circuit(books, circuit, false);
         }
-        circuit.taken = None;
+        let circuit = self.circuit(operation);
+        (circuit.home, circuit.taken) = (None, None);
         circuit.restarted |= began;
         (circuit.restarting, circuit.level) = (false, 0);
         if began {

@@ -9,7 +9,7 @@ use super::windows::{CallLevels, LevelPaces};
 use super::{DeviceLimits, OperationBooks, Scheduler};
 use crate::batch::Batch;
 use crate::error::Error;
-use crate::ids::{BatchId, DeviceId, OperationId, Prepared, SessionId};
+use crate::ids::{BatchId, DeviceId, OperationId, Prepared, SessionId, ValueId};
 use crate::residency::Residency;
 use crate::slots::Slots;
 use crate::work::{LIST_SLOTS_OF_A_ROW_MAX, LIST_SLOTS_OF_A_UNIT_MAX, SlotKind};
@@ -305,6 +305,11 @@ impl DeviceBooks {
         let all = self.limits.arena_bytes_max;
         let left = (all / 2).saturating_sub(self.claims_but_of(session));
         (left.min(all / VALUES_SHARE) / kind.bytes) as usize
+    }
+
+    /// Whether the device has this value of a session.
+    pub(super) fn has_value(&self, session: SessionId, value: ValueId) -> bool {
+        self.arenas.get(&session).is_some_and(|arena| arena.values.contains(value))
     }
 
     /// Drops the values of a session that no circuit reads.

@@ -127,8 +127,13 @@ impl Scheduler {
                 PartState::Loading | PartState::Evicting => None, // the device's report starts the next dispatch
             }
         };
+        // of two devices that are alike, the home of a circuit has its inputs
+        let is_away = |id: DeviceId| {
+            let next = self.next_rows(session, id).map(|next| &self.operations[&next.operation]);
+            next.and_then(|operation| operation.circuit.as_ref()).is_some_and(|circuit| circuit.home != Some(id))
+        };
         let candidates = open.iter().copied().filter(|&id| self.has_work_for(session, id));
-        candidates.filter_map(|id| Some((rank(id)?, id))).min().map(|(_, id)| id)
+        candidates.filter_map(|id| Some((rank(id)?, is_away(id), id))).min().map(|(.., id)| id)
     }
 
     /// Whether a batch of the session may join the open call of a device. All waiting rows must fit, or at least half a
@@ -139,7 +144,7 @@ impl Scheduler {
         let Some(call) = books.open_call() else { return false };
         let waiting = &self.sessions[&session];
         let all_fit = waiting.queued_size <= call.room;
-        let next = waiting.queue.iter().find(|waiting| self.may_start(waiting, device));
+        let next = self.next_rows(session, device);
         let next = next.filter(|next| !self.failed_before(next));
         (all_fit || call.room >= books.limits.batch_units_max / 2)
             && next.is_some_and(|next| rows_that_fit(self.units_of(next), call.room) > 0)
@@ -172,8 +177,12 @@ impl Scheduler {
     /// The parts of the key that the session's next rows on this device need; `None` if the session has no rows for the
     /// device.
     fn next_key(&self, session: SessionId, device: DeviceId) -> Option<Arc<[Prepared]>> {
-        let next = self.sessions[&session].queue.iter().find(|waiting| self.may_start(waiting, device))?;
-        Some(self.operations[&next.operation].key.clone())
+        Some(self.operations[&self.next_rows(session, device)?.operation].key.clone())
+    }
+
+    /// The session's next rows on this device.
+    fn next_rows(&self, session: SessionId, device: DeviceId) -> Option<&QueuedRows> {
+        self.sessions[&session].queue.iter().find(|waiting| self.may_start(waiting, device))
     }
 
     /// The state of the parts that the session's next rows on this device need: `Resident` if all are on the device.

@@ -37,6 +37,11 @@ impl Values {
         self.slots
     }
 
+    /// Whether a value is here.
+    pub(super) fn contains(&self, value: ValueId) -> bool {
+        self.of.contains_key(&value)
+    }
+
     /// Finds a value for a circuit that reads it. [`Values::let_go`] must follow.
     pub(super) fn read(&mut self, named: &NamedSlots) -> Option<Arc<[u32]>> {
         let books = self.of.get_mut(&named.value).filter(|books| books.slots.len() == named.slots.len())?;

@@ -196,6 +196,29 @@ fn values_keep_no_other_circuit_from_the_device() {
 }
 
 #[test]
+fn a_circuit_goes_to_the_device_that_has_its_inputs() {
+    let mut limits = limits();
+    limits.arena_idle = IDLE;
+    limits.devices = vec![limits.devices[0].clone(); 2];
+    let mut desk = Desk::with(limits, &[A]);
+    let two = DeviceId(1);
+    // a circuit keeps the first device busy, so that the next one begins on the second
+    desk.feed(Event::Submitted { session: A, operation: op(1), work: circuits::circuit(&[1], 5), deadline: None });
+    let first = run_of(&desk.feed(loaded(A)));
+    let load = desk.feed(Event::Submitted { session: A, operation: op(2), work: sum(&[1], 2), deadline: None });
+    assert_eq!(load, [Command::Load { device: two, session: A, parts: vec![key_of(A)] }]);
+    let second = run_of(&desk.feed(Event::Loaded { device: two, session: A }));
+    desk.done(&first);
+    desk.done(&second);
+    for number in 3..6 {
+        let batch = start(&mut desk, number, sum(&[u128::from(number) - 1], u128::from(number)));
+        assert_eq!((batch.device, &batch.parts[0].there[..]), (two, &[0][..]));
+        desk.done(&batch);
+    }
+    assert_eq!(start(&mut desk, 9, sum(&[900], 901)).device, ONE, "no device has the input");
+}
+
+#[test]
 fn one_value_that_is_both_inputs_is_kept_once() {
     let mut desk = desk();
     assert_eq!(run(&mut desk, 1, sum(&[1, 1], 2)).0, []);
