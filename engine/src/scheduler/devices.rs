@@ -190,7 +190,7 @@ impl DeviceBooks {
     }
 
     /// Largest number of slots that rows of lists in running batches can take.
-    pub(super) fn list_slots_max(&self, kind: SlotKind) -> usize {
+    fn list_slots_max(&self, kind: SlotKind) -> usize {
         let of_a_batch = LIST_SLOTS_OF_A_UNIT_MAX * self.limits.batch_units_max;
         let of_all = self.limits.batches_in_flight_max * of_a_batch.max(LIST_SLOTS_OF_A_ROW_MAX);
         if kind.for_lists { of_all } else { 0 }
@@ -212,7 +212,7 @@ impl DeviceBooks {
         self.claim(arena, 0) as u64 * arena.kind.bytes
     }
 
-    pub(super) fn claims_but_of(&self, session: SessionId) -> u64 {
+    fn claims_but_of(&self, session: SessionId) -> u64 {
         let others = self.arenas.iter().filter(|&(&other, _)| other != session);
         others.map(|(_, arena)| self.claimed_bytes_of(arena)).sum()
     }
@@ -251,10 +251,6 @@ impl DeviceBooks {
     /// The arena of a session that has reserved or taken slots.
     pub(super) fn arena_of(&mut self, session: SessionId) -> &mut ArenaBooks {
         self.arenas.get_mut(&session).expect("the session has an arena")
-    }
-
-    pub(super) fn arena_if_any(&mut self, session: SessionId) -> Option<&mut ArenaBooks> {
-        self.arenas.get_mut(&session)
     }
 
     pub(super) fn arena(&mut self, session: SessionId, kind: SlotKind) -> &mut ArenaBooks {
@@ -298,7 +294,7 @@ impl DeviceBooks {
 
     /// Number of slots up to which an arena may grow because of values. An arena for lists has the room of lists. Another
     /// arena has a sixteenth of the room for all arenas, as long as half of that room is left to circuits.
-    pub(super) fn slots_with_values(&self, session: SessionId, kind: SlotKind) -> usize {
+    fn slots_with_values(&self, session: SessionId, kind: SlotKind) -> usize {
         if kind.for_lists {
             return self.list_slots_max(kind);
         }
@@ -318,10 +314,9 @@ impl DeviceBooks {
     }
 
     /// Drops the value of a session that was not used for the longest time. Returns false if there is none.
-    pub(super) fn drop_oldest_value(&mut self, session: SessionId) -> bool {
-        let Some(dropped) = self.arena_if_any(session).and_then(|arena| arena.values.drop_oldest()) else {
-            return false;
-        };
+    fn drop_oldest_value(&mut self, session: SessionId) -> bool {
+        let arena = self.arenas.get_mut(&session);
+        let Some(dropped) = arena.and_then(|arena| arena.values.drop_oldest()) else { return false };
         self.give_back(session, &dropped);
         true
     }

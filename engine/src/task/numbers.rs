@@ -121,7 +121,7 @@ impl PlannedNumbers {
         Work { units, key, form: Form::Circuit(levels) }
     }
 
-    /// The inputs with names whose slots no step writes to.
+    /// The inputs with names whose slots no step writes to. A part of a plan may write to the slots of its inputs.
     fn named_inputs(&self) -> Vec<NamedInput> {
         let PlannedNumbers { plan, names, .. } = self;
         let mut is_written = vec![false; plan.slots()];

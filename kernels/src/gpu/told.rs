@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 
 use super::{Buffer, Gpu, Language, Launch, Properties, Source};
+use crate::backend::DeviceInfo;
 use crate::error::{Error, Result};
 
 /// A GPU that computes nothing and records its calls: `write`, `read`, `finish`, and the names of launched entries. A
@@ -44,6 +45,20 @@ impl Told {
     /// A card whose kernels are in WGSL. Its drivers reserve no addresses.
     pub fn of_wgsl() -> Told {
         Told::of(Properties { language: Language::Wgsl, ..Told::new(4).properties })
+    }
+
+    /// Describes the card as a device.
+    pub fn info(&self) -> DeviceInfo {
+        let Properties { backend, name, memory_bytes, .. } = self.properties.clone();
+        DeviceInfo {
+            backend,
+            name,
+            memory_bytes,
+            arena_bytes_max: u64::MAX,
+            rows_max: 1,
+            batches_in_flight_max: 1,
+            keys_together_max: 1,
+        }
     }
 
     fn tell<T>(&self, what: &'static str, value: T) -> Result<T> {

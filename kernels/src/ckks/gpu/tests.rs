@@ -1,5 +1,5 @@
 use super::*;
-use crate::backend::{Backend, DeviceInfo};
+use crate::backend::Backend;
 use crate::ckks::noise::Noise;
 use crate::ckks::plan::Value;
 use crate::ckks::{
@@ -40,15 +40,7 @@ fn asked(plans: &[&Plan], completes: bool) -> Vec<&'static str> {
 }
 
 fn asked_of(gpu: Told, plans: &[&Plan], completes: bool) -> Vec<&'static str> {
-    let info = DeviceInfo {
-        backend: "told".into(),
-        name: "told".into(),
-        memory_bytes: 1 << 30,
-        arena_bytes_max: u64::MAX,
-        rows_max: 1,
-        batches_in_flight_max: 2,
-        keys_together_max: 8,
-    };
+    let info = gpu.info();
     let device = Device::new(gpu, info);
     let kernels = Kernels::default();
     let tables = kernels.make_tables(&device, plans[0].params()).unwrap();

@@ -62,22 +62,14 @@ impl<G: Gpu> WeightsOnCard<G> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::DeviceInfo;
     use crate::ckks::weights::STORED_MIN;
     use crate::gpu::told::Told;
 
     #[test]
     fn a_plaintext_is_copied_once_and_goes_with_its_last_owner() {
-        let info = DeviceInfo {
-            backend: "told".into(),
-            name: "told".into(),
-            memory_bytes: 1 << 30,
-            arena_bytes_max: u64::MAX,
-            rows_max: 1,
-            batches_in_flight_max: 1,
-            keys_together_max: 1,
-        };
-        let device = Device::new(Told::new(4), info);
+        let card = Told::new(4);
+        let info = card.info();
+        let device = Device::new(card, info);
         let on_card = WeightsOnCard::default();
         let [first, second, third] = [1, 2, 3].map(|word| Arc::new(Weights::of(&[word; STORED_MIN], 1)));
         let copies = |weights: &Arc<Weights>| {

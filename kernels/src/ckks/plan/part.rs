@@ -11,7 +11,7 @@ impl Plan {
     /// Returns these levels of steps as a plan over the same slots.
     ///
     /// The inputs of a part are the values that live before it: a later step reads them, or they are outputs. From level 0 on
-    /// they are the plan's inputs. The outputs of a part are the values that live after it, and those of the last part are
+    /// they are the plan's inputs. Unlike those, inputs of a later part may lose their slots to other values. The outputs of a part are the values that live after it, and those of the last part are
     /// the plan's outputs.
     ///
     /// # Panics

@@ -1,19 +1,9 @@
 use super::*;
 use crate::error::Error;
-use crate::gpu::Properties;
 use crate::gpu::told::Told;
 
 fn device(gpu: Told) -> Device<Told> {
-    let Properties { backend, name, memory_bytes, .. } = gpu.properties().clone();
-    let info = DeviceInfo {
-        backend,
-        name,
-        memory_bytes,
-        arena_bytes_max: u64::MAX,
-        rows_max: 1,
-        batches_in_flight_max: 1,
-        keys_together_max: 1,
-    };
+    let info = gpu.info();
     Device::new(gpu, info)
 }
 

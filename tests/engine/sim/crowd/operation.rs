@@ -107,15 +107,15 @@ impl ObservedOperation {
         at.is_some_and(|at| rows.start == if at == 0 { 0 } else { levels.ends[at - 1] })
     }
 
-    /// The slots of a circuit, as indices, that its inputs with names have. `there`: whether of the inputs that are on the
-    /// device already, or of the others.
+    /// Lists the slots of a circuit's inputs with names, as indices into the circuit's slots. `there`: the inputs that were
+    /// on the device before the circuit began; otherwise the inputs that the device writes.
     pub fn input_slots(&self, part: &BatchPart, there: bool) -> BTreeSet<u32> {
         let inputs = self.circuit.iter().flat_map(|(levels, _)| &levels.inputs);
         let chosen = inputs.filter(|input| part.there.contains(&input.input) == there);
         chosen.flat_map(|input| input.named.slots.iter().copied()).collect()
     }
 
-    /// Notes the slots of a circuit that begins. Returns those that values have.
+    /// Notes the slots of a circuit that begins. Returns the slots whose values were on the device before.
     pub fn begin(&mut self, device: DeviceId, part: &BatchPart) -> Vec<u32> {
         self.circuit.iter_mut().for_each(|(_, place)| *place = Some(device));
         self.slots = part.slots.to_vec();
